@@ -1,7 +1,7 @@
--- Returns the names of the signals that sagas of living programs await.
+-- Returns the names of the signals that sagas await: of living programs, or of all programs that have ever started.
 -- Locks: nothing.
+-- $1 whether only those of living programs
 SELECT DISTINCT step ->> 'awaits'
-FROM scoop.worker w
-JOIN scoop.definition d ON d.id = ANY (w.definitions)
+FROM scoop.definition d
 CROSS JOIN LATERAL jsonb_array_elements(d.steps) step
-WHERE step ? 'awaits'
+WHERE step ? 'awaits' AND (NOT $1 OR EXISTS (SELECT FROM scoop.worker w WHERE d.id = ANY (w.definitions)))

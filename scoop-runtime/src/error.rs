@@ -10,7 +10,7 @@ use scoop_core::{Escaped, Failure};
 use uuid::Uuid;
 
 pub use setup::SetupError;
-use setup::list;
+use setup::{did_you_mean, list};
 pub(crate) use sqlstate::{
     CHAIN_MAX, is_cancelled, is_contended, is_crowded, is_denied, is_of_contents, is_of_infrastructure,
     is_of_setup, is_refused, is_rolled_back, is_transient, is_transient_in_step, is_transient_within_step,
@@ -166,6 +166,36 @@ pub enum RuntimeError {
         chars_max: usize,
     },
 
+    /// A step waits for the end of a hierarchy or for a decision, as a client does. It would hold its slot meanwhile: once all
+    /// slots are held so, nothing goes on any more.
+    #[error(
+        "step `{}` of saga `{}` waits for the end of what a client launched, and would hold its slot meanwhile, so that steps \
+         which wait for others may stop the whole program; launch the message with the scope (`scope.launch(..)`): the next step \
+         begins when all its runs have ended, and reads their replies",
+        Escaped(step),
+        Escaped(saga)
+    )]
+    WaitInStep {
+        /// The saga.
+        saga: String,
+        /// The step.
+        step: String,
+    },
+
+    /// A step shuts its own program down, which would wait for the end of the step.
+    #[error(
+        "step `{}` of saga `{}` shuts the program down, which would wait for the end of this step; notify the part of the \
+         program that started it, and let that call `Scoop::shutdown`",
+        Escaped(step),
+        Escaped(saga)
+    )]
+    ShutdownInStep {
+        /// The saga.
+        saga: String,
+        /// The step.
+        step: String,
+    },
+
     /// The tokio runtime that the engine was started on was dropped, and the engine with it. Its runs continue in
     /// other processes, or in the next one that starts.
     #[error(
@@ -242,6 +272,20 @@ pub enum RuntimeError {
         signal: String,
         /// The reason.
         why: String,
+    },
+
+    /// No saga of any program that has ever started awaits signals of this name, and the signal
+    /// [requires](crate::SendSignal::required) one.
+    #[error(
+        "no saga awaits a signal `{}`{}; correct the name, or first start a program with such a saga",
+        Escaped(signal),
+        did_you_mean(near)
+    )]
+    SignalNotAwaited {
+        /// The name of the signal.
+        signal: String,
+        /// The names of awaited signals that are similar, the nearest first.
+        near: Vec<String>,
     },
 
     /// An entity cannot be read: the key or its version is not possible, or the stored state does not fit the type.

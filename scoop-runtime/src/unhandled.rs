@@ -83,7 +83,7 @@ impl UnhandledWarnings {
     }
 
     async fn warn_of_unawaited(self: Arc<Self>, name: String) {
-        match self.store.awaited_names().await {
+        match self.store.awaited_names(true).await {
             Ok(awaited) if awaited.contains(&name) => {}
             Ok(awaited) => {
                 let near = Subscribed::near(&name, awaited.iter().map(String::as_str)).near;

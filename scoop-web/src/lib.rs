@@ -57,7 +57,9 @@ type SharedWeb = Arc<Web>;
 /// The pages, as a service to mount at any path: `Router::new().nest_service("/sagas", scoop_web::router(scoop, options))`.
 /// Mounted by `nest`, it does not get requests for `/sagas/`.
 ///
-/// Streams of live updates end after a minute, and begin anew, so that a shutdown of the server does not wait for longer.
+/// A server with a graceful shutdown waits for its streams of live updates. They end when the shutdown of this `scoop` begins, so
+/// shut it down beside the server and not after it, as the program in the guide does. Otherwise a stream ends after a minute, and
+/// begins anew.
 pub fn router(scoop: Scoop, options: Options) -> Router {
     let live = Live::new(scoop.clone());
     routes(Arc::new(Web { secret: Secret::of(options.token()), scoop, options, live }))

@@ -8,7 +8,8 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt as _, stream};
 use scoop_runtime::{HierarchyId, Scoop};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, WeakSender};
@@ -96,7 +97,8 @@ struct Follower {
     /// No message before this.
     rests_until: Instant,
     ends: Instant,
-    stopped: CancellationToken,
+    /// The end of the server, or the begin of the shutdown of the program.
+    stops: BoxFuture<'static, ()>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -105,7 +107,7 @@ impl Follower {
     async fn next(&mut self) -> Option<()> {
         tokio::select! {
             () = tokio::time::sleep_until(self.ends) => return None,
-            () = self.stopped.cancelled() => return None,
+            () = &mut self.stops => return None,
             () = tokio::time::sleep_until(self.first.unwrap_or(self.ends)) => self.first = None,
             is_changed = Self::change(&mut self.changed, self.hierarchy) => is_changed.then_some(())?,
         }
@@ -139,6 +141,13 @@ pub(crate) async fn stream(State(web): State<SharedWeb>, RawQuery(query): RawQue
     let Ok(permit) = web.live.permits.clone().try_acquire_owned() else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
+    let (stopped, shutdown) = (web.live.stopped(), web.scoop.shutdown_begun());
+    let stops = async move {
+        tokio::select! {
+            () = stopped.cancelled() => {}
+            () = shutdown => {}
+        }
+    };
     let now = Instant::now();
     let follower = Follower {
         changed: web.live.follow(),
@@ -146,7 +155,7 @@ pub(crate) async fn stream(State(web): State<SharedWeb>, RawQuery(query): RawQue
         first: Some(now + FIRST),
         rests_until: now,
         ends: now + LIFETIME,
-        stopped: web.live.stopped(),
+        stops: stops.boxed(),
         _permit: permit,
     };
     let events = stream::unfold(follower, async |mut follower| {

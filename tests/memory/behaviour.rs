@@ -47,6 +47,8 @@ mod limits_queue;
 mod limits_rate;
 #[path = "../it/behaviour/long_loops.rs"]
 mod long_loops;
+#[path = "../it/behaviour/misused_steps.rs"]
+mod misused_steps;
 #[path = "../it/behaviour/names.rs"]
 mod names;
 #[path = "../it/behaviour/no_handler.rs"]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::Escaped;
-use scoop_runtime::Scoop;
+use scoop_runtime::{RuntimeError, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -16,7 +16,8 @@ use crate::times;
 
 /// Send a signal to the runs that await it
 ///
-/// If no run awaits it, it is kept, and goes to the first run that does. Nothing checks that the runs can read the payload.
+/// If no run awaits it, it is kept, and goes to the first run that does. A name that no saga awaits is refused, since it is
+/// probably mistyped. Nothing checks that the runs can read the payload.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SignalArgs {
     /// The name of the signal
@@ -32,6 +33,9 @@ pub(crate) struct SignalArgs {
     /// Send it only if no signal of this name and key was sent with this id before
     #[arg(long, value_name = "UUID")]
     id: Option<Uuid>,
+    /// Send it although no saga awaits a signal of this name
+    #[arg(long)]
+    not_awaited: bool,
     #[command(flatten)]
     consent: Consent,
 }
@@ -46,7 +50,7 @@ struct SignalRecord {
 
 /// Sends the signal.
 pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Result<Exit, Fault> {
-    let SignalArgs { name, key, payload, keep, id, consent } = args;
+    let SignalArgs { name, key, payload, keep, id, not_awaited, consent } = args;
     let payload = payload::read(&payload)?;
     let change = format!("send the signal `{}` with the key `{}`", Escaped(&name), Escaped(&key));
     if !consent.to(output, &change)? {
@@ -62,7 +66,15 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
     if let Some(id) = id {
         signal = signal.id(id);
     }
-    let reached = signal.await?;
+    if !not_awaited {
+        signal = signal.required();
+    }
+    let reached = signal.await.map_err(|error| match error {
+        RuntimeError::SignalNotAwaited { .. } => {
+            Fault::NotFound(format!("{error} (add --not-awaited to send it all the same)"))
+        }
+        error => error.into(),
+    })?;
     let pauses = if reached > 0 { scoop.pauses().await? } else { vec![] };
     if output.json {
         let pauses = pauses.into_iter().map(Into::into).collect();

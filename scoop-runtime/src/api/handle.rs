@@ -2,6 +2,7 @@
 
 mod decision;
 mod result;
+pub(crate) mod waits;
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,25 +13,18 @@ use scoop_core::Failure;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use self::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::read_tree::ReadTree;
 use crate::completion::{CompletionListener, RunEnd, StartedAs};
-use crate::store::{HandlerOutcome, MessageStatus, Store};
+use crate::engine::current_step;
+use crate::store::{HandlerOutcome, MessageStatus, Store, Waited};
 use crate::tree::Extent;
 use crate::util::patience::{GivenUp, Trial};
 use crate::{HierarchyId, RunSummary, RuntimeError, Scoop, Tree};
 
-/// First pause before the end of a hierarchy is polled again, which another process may be executing; doubled each
-/// time, up to [`POLL_MAX`].
-const POLL_MIN: Duration = Duration::from_millis(2);
-const POLL_MAX: Duration = Duration::from_millis(250);
-
 /// Grace period before polling a hierarchy that this process launched and executes. It has hardly ended before; an
 /// earlier end arrives as a notification.
 const LOCAL_GRACE: Duration = Duration::from_millis(4);
-
-/// [`POLL_MAX`] in memory, where the end of each hierarchy is notified to all processes.
-#[cfg(feature = "in-memory")]
-const POLL_MAX_IN_MEMORY: Duration = Duration::from_secs(60 * 60);
 
 /// A hierarchy: a message launched from outside, its runs, and their descendants. Cheap to clone.
 #[derive(Clone)]
@@ -224,6 +218,7 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet).
+    /// [`RuntimeError::WaitInStep`] in a step of a program on this database.
     /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.
     /// [`RuntimeError::ShutDown`] if its private PostgreSQL was stopped by a shutdown. A failed connection is not an
     /// error: the call retries without a limit.
@@ -247,11 +242,14 @@ impl Handle {
         self.unless_lost(self.ends()).boxed()
     }
 
-    /// The result of this, unless the engine of the program is gone before.
+    /// The result of this, unless the engine of the program is gone before. An error in a step.
     async fn unless_lost<T>(
         &self,
         wait: impl Future<Output = Result<T, RuntimeError>>,
     ) -> Result<T, RuntimeError> {
+        if let Some(step) = current_step(self.scoop.store()) {
+            return Err(RuntimeError::WaitInStep { saga: step.saga.clone(), step: step.step.clone() });
+        }
         match self.scoop.engine() {
             None => wait.await,
             Some(engine) => tokio::select! {
@@ -262,42 +260,50 @@ impl Handle {
         }
     }
 
-    /// The listener for ends of runs, if there are such notifications, and the longest pause between two polls.
-    fn listener(&self) -> (Option<CompletionListener<'_>>, Duration) {
-        let (waiters, look_max) = match self.scoop.store() {
+    /// The listener for ends of runs, if there are such notifications.
+    fn listener(&self) -> Option<CompletionListener<'_>> {
+        let completions = match self.scoop.store() {
             // The process that ends the hierarchy notifies these waiters.
             #[cfg(feature = "in-memory")]
-            Store::Memory(memory) => (Some(memory.completions()), POLL_MAX_IN_MEMORY),
-            Store::Postgres(_) => (self.scoop.engine().map(|engine| &engine.completions), POLL_MAX),
+            Store::Memory(memory) => Some(memory.completions()),
+            Store::Postgres(_) => self.scoop.engine().map(|engine| &engine.completions),
         };
-        (waiters.map(|waiters| waiters.listener(self.root)), look_max)
+        completions.map(|completions| completions.listener(self.root))
+    }
+
+    /// The pause before the first look. A look competes with the engine, so it is delayed where the end will be notified.
+    fn first_pause(&self, listener: Option<&CompletionListener<'_>>) -> Duration {
+        let begun = self.local_start.filter(|_| listener.is_some());
+        begun.map_or(Duration::ZERO, |begun| LOCAL_GRACE.saturating_sub(begun.at.elapsed()))
+    }
+
+    /// Waits until there is something to read, as the look for all handles says, which begins after this pause.
+    async fn looked_at(&self, decision: Option<&'static str>, pause: Duration) {
+        let waited = Waited { root: self.root, message: self.message, decision };
+        self.scoop.waits().wait(waited, self.single_local_run(), pause).ended().await;
     }
 
     fn ends(&self) -> BoxFuture<'_, Result<Outcome, RuntimeError>> {
         async move {
-            let (mut listener, look_max) = self.listener();
-            let (mut end, mut pause) = (None, POLL_MIN);
-            if let (Some(_), Some(begun)) = (&listener, self.local_start) {
-                // A poll competes with the engine, so it is delayed.
-                let left = LOCAL_GRACE.saturating_sub(begun.at.elapsed());
-                end = self.notified(left, &mut listener).await;
-            }
+            let mut listener = self.listener();
+            let mut pause = self.first_pause(listener.as_ref());
             loop {
-                if end == Some(RunEnd::Committed) && self.single_local_run().is_some() {
+                let end = tokio::select! {
+                    biased;
+                    end = notified(&mut listener, |end| end != RunEnd::Decided) => end,
+                    () = self.looked_at(None, pause) => RunEnd::Unknown,
+                };
+                if end == RunEnd::Committed && self.single_local_run().is_some() {
                     return Ok(Outcome::Committed);
                 }
-                // The end of a run in flight here will be notified. It may be in flight for a moment after that.
-                if end.is_some() || !self.is_in_flight() {
-                    // Without a retry: a notification may arrive during the pause.
-                    match self.look(Duration::ZERO).await {
-                        Ok(Status::Ended(outcome)) => return Ok(outcome),
-                        Ok(Status::Unfinished) => {}
-                        Err(error) if error.is_transient() => {}
-                        Err(error) => return Err(error),
-                    }
+                // Without a retry: a notification may arrive during the pause.
+                match self.look(Duration::ZERO).await {
+                    Ok(Status::Ended(outcome)) => return Ok(outcome),
+                    Ok(Status::Unfinished) => {}
+                    Err(error) if error.is_transient() => {}
+                    Err(error) => return Err(error),
                 }
-                end = self.notified(pause, &mut listener).await;
-                pause = (pause * 2).min(look_max);
+                pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
             }
         }
         .boxed()
@@ -309,33 +315,6 @@ impl Handle {
             StartedAs::SingleLocalRun(run) => Some(run),
             StartedAs::Earlier | StartedAs::Found | StartedAs::Other => None,
         }
-    }
-
-    /// Whether the only run of the message is in execution in this process.
-    fn is_in_flight(&self) -> bool {
-        let run = self.single_local_run().zip(self.scoop.engine());
-        run.is_some_and(|(run, engine)| engine.is_in_flight(run))
-    }
-
-    /// Waits for this time, or until the end of a run of the message is notified. A decision is none.
-    async fn notified(
-        &self,
-        time: Duration,
-        listener: &mut Option<CompletionListener<'_>>,
-    ) -> Option<RunEnd> {
-        let Some(listener) = listener else {
-            tokio::time::sleep(time).await;
-            return None;
-        };
-        let ended = async {
-            loop {
-                match listener.notified().await {
-                    RunEnd::Decided => {}
-                    end => return end,
-                }
-            }
-        };
-        tokio::time::timeout(time, ended).await.ok()
     }
 
     /// The status of the hierarchy now.
@@ -421,6 +400,17 @@ impl Handle {
             Ok(Tree::of(rows, done, asked))
         }
         .boxed()
+    }
+}
+
+/// The next of these ends that is notified, if there are such notifications.
+async fn notified(listener: &mut Option<CompletionListener<'_>>, counts: impl Fn(RunEnd) -> bool) -> RunEnd {
+    let Some(listener) = listener else { return std::future::pending().await };
+    loop {
+        let end = listener.notified().await;
+        if counts(end) {
+            return end;
+        }
     }
 }
 

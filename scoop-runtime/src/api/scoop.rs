@@ -16,9 +16,10 @@ use super::launch::{Launch, LaunchAll, LaunchUntyped};
 use super::queue_admission::{Admission, Admitted};
 use super::signal::SendSignal;
 use crate::api::handle::Handle;
+use crate::api::handle::waits::Waits;
 use crate::api::launch_batcher::LaunchBatcher;
 use crate::completion::StartedAs;
-use crate::engine::Engine;
+use crate::engine::{Engine, current_step};
 use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
     self, ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, RequestKey, Schema,
@@ -47,6 +48,8 @@ struct Inner {
     /// The store, which has connections of its own.
     store: Store,
     engine: Option<Arc<Engine>>,
+    /// The handles that wait.
+    waits: Arc<Waits>,
     /// Batches launches of a client, which has no engine.
     batcher: Arc<LaunchBatcher>,
     unhandled: Arc<UnhandledWarnings>,
@@ -61,12 +64,15 @@ struct Inner {
     limits: Limits,
     /// That of a client.
     archive: OnceLock<Archive>,
+    /// Cancelled when a shutdown begins.
+    stopping: CancellationToken,
     /// Cancelled by a shutdown: the streams of events end.
     stopped: CancellationToken,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.stopping.cancel();
         self.stopped.cancel();
         if let Some(engine) = &self.engine {
             engine.stop();
@@ -123,6 +129,7 @@ impl Scoop {
         let server = Mutex::new(server);
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
+        let waits = Waits::new(store.clone(), engine.clone());
         let batcher = LaunchBatcher::new(store.clone(), engine.clone(), unhandled.clone());
         let admission = Admission::new(store.clone(), engine.clone(), limits.patience);
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
@@ -132,6 +139,7 @@ impl Scoop {
                 pool,
                 store,
                 engine,
+                waits,
                 batcher,
                 unhandled,
                 admission,
@@ -140,6 +148,7 @@ impl Scoop {
                 server,
                 limits,
                 archive: OnceLock::new(),
+                stopping: CancellationToken::new(),
                 stopped: CancellationToken::new(),
             }),
         }
@@ -418,6 +427,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
+    /// [`RuntimeError::ShutdownInStep`] in a step of this program, which is not shut down.
     /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.
     ///
     /// # Cancel safety
@@ -425,6 +435,8 @@ impl Scoop {
     /// Dropping the future does not cancel the shutdown.
     pub fn shutdown(&self) -> impl Future<Output = Result<(), RuntimeError>> + Send {
         async move {
+            self.outside_of_steps()?;
+            self.inner.stopping.cancel();
             let stopped = match &self.inner.engine {
                 Some(engine) => {
                     engine.stop();
@@ -466,6 +478,8 @@ impl Scoop {
     /// ```
     pub fn shutdown_within(&self, limit: Duration) -> impl Future<Output = Result<(), RuntimeError>> + Send {
         async move {
+            self.outside_of_steps()?;
+            self.inner.stopping.cancel();
             let stopped = match &self.inner.engine {
                 Some(engine) => engine.stop_within(limit).await,
                 None => Ok(()),
@@ -475,6 +489,27 @@ impl Scoop {
             stopped
         }
         .boxed()
+    }
+
+    /// Returns once a shutdown of this program, or of this client, has begun, or all of its handles are gone: for what serves requests
+    /// until then. For streams that a server waits for when it stops: end them, and shut down beside the server.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only waits.
+    #[doc(hidden)]
+    pub fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.inner.stopping.clone().cancelled_owned()
+    }
+
+    /// An error in a step of this program: a shutdown waits for its end.
+    fn outside_of_steps(&self) -> Result<(), RuntimeError> {
+        match current_step(self.store()).filter(|_| self.engine().is_some()) {
+            Some(step) => {
+                Err(RuntimeError::ShutdownInStep { saga: step.saga.clone(), step: step.step.clone() })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Stops the private PostgreSQL, if there is one. A failure is logged.
@@ -516,6 +551,11 @@ impl Scoop {
 
     pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
         self.inner.engine.as_ref()
+    }
+
+    /// The handles that wait.
+    pub(crate) fn waits(&self) -> &Arc<Waits> {
+        &self.inner.waits
     }
 
     /// What gets hierarchies before they are deleted.

@@ -11,38 +11,40 @@ use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use super::scoop::Scoop;
-use crate::RuntimeError;
 use crate::engine;
+use crate::error::is_denied;
 use crate::store::NewSignal;
 use crate::telemetry::{self, trace};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::{Attempt, GivenUp};
 use crate::util::{ids, payload};
+use crate::{RuntimeError, Subscribed};
 
 /// A signal about to be sent. Await it.
 #[must_use = "nothing is sent without `.await`: write `.await?` after it"]
 pub struct SendSignal {
     scoop: Scoop,
     prepared: Result<NewSignal, RuntimeError>,
+    required: bool,
 }
 
 impl SendSignal {
     pub(crate) fn new<S: Signal>(scoop: Scoop, signal: &S, key: String) -> Self {
         let prepared = prepare(signal, key, scoop.limits().payload_bytes_max);
-        Self { scoop, prepared }
+        Self { scoop, prepared, required: false }
     }
 
     /// A signal without a Rust type.
     pub(crate) fn named(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
         let limit = scoop.limits().payload_bytes_max;
         let prepared = prepare_value(to, KEEP_DEFAULT, limit, || Ok(payload));
-        Self { scoop, prepared }
+        Self { scoop, prepared, required: false }
     }
 
     /// A signal for runs that await it now, with a payload that was checked before.
     pub(super) fn by_operator(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
         let signal = NewSignal { id: ids::now_v7(), to, payload, keep: KEEP_BY_OPERATOR, trace: None };
-        Self { scoop, prepared: Ok(signal) }
+        Self { scoop, prepared: Ok(signal), required: false }
     }
 
     /// Sets the time for which the signal is kept if no run awaits it, instead of that of its type.
@@ -65,6 +67,21 @@ impl SendSignal {
         self
     }
 
+    /// Refuses the signal with [`RuntimeError::SignalNotAwaited`] if no saga of any program that has ever started on this
+    /// database awaits signals of its name. A role that may not read this sends it.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let paid = serde_json::json!({ "amount": 990 });
+    /// let reached = scoop.signal_named("payments.confirmed", paid, "order 7").required().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
     /// Sends the signal in a transaction of the caller: it exists exactly if that commits, and is delivered soon after
     /// that. Returns whether no signal with its id was sent before.
     ///
@@ -77,6 +94,9 @@ impl SendSignal {
     /// If the future is dropped, the signal may be part of the transaction. Roll that back.
     pub async fn in_transaction(self, connection: &mut PgConnection) -> Result<bool, RuntimeError> {
         let mut signal = self.prepared?;
+        if self.required {
+            check_awaited(&self.scoop, &signal.to.name).await?;
+        }
         let span = begin(&mut signal);
         let sent = self.scoop.store().insert_signal(connection, &signal).instrument(span).await;
         let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
@@ -93,8 +113,11 @@ impl IntoFuture for SendSignal {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let Self { scoop, prepared } = self;
+            let Self { scoop, prepared, required } = self;
             let mut signal = prepared?;
+            if required {
+                check_awaited(&scoop, &signal.to.name).await?;
+            }
             let span = begin(&mut signal);
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = uninterrupted(async move {
@@ -124,6 +147,19 @@ impl IntoFuture for SendSignal {
         }
         .boxed()
     }
+}
+
+/// Refuses a name that no saga awaits.
+async fn check_awaited(scoop: &Scoop, name: &str) -> Result<(), RuntimeError> {
+    let awaited = match scoop.patiently(|_| scoop.store().awaited_names(false)).await {
+        Err(given_up) if is_denied(&given_up.source) => return Ok(()),
+        awaited => awaited.map_err(GivenUp::error("the names of awaited signals were looked up"))?,
+    };
+    if awaited.iter().any(|awaited| awaited == name) {
+        return Ok(());
+    }
+    let near = Subscribed::near(name, awaited.iter().map(String::as_str)).near;
+    Err(RuntimeError::SignalNotAwaited { signal: name.to_owned(), near })
 }
 
 /// Begins the span of a signal, to which the steps that go on with it are linked.

@@ -51,4 +51,5 @@ pub use step_stop_signals::StopSignal;
 pub(crate) use tasks::start;
 pub(crate) use user_code::boundary;
 pub use user_code::running::RunningStep;
+pub(crate) use user_code::running::current_step;
 pub use vitals::EngineState;

@@ -22,9 +22,9 @@ use uuid::Uuid;
 use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, is_injected};
 use crate::engine::{Engine, StopSignal};
-use crate::error::{CHAIN_MAX, is_transient_within_step};
+use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
 use crate::saga::private::Awaited;
-use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
+use crate::store::{self, ClaimKey, HierarchyFlags, RolledBack, StepTransaction};
 use crate::telemetry::trace::{self, with_trace};
 use crate::unhandled::insert_in;
 use crate::util::ids;
@@ -47,6 +47,26 @@ pub struct Scope<'a> {
     signals: Vec<SentSignal>,
     /// Whether the beginning of a step that runs at most once is recorded, or may be.
     has_begun: bool,
+    ignored: Ignored,
+}
+
+/// The first launch or signal that failed in a step. If the code of the step goes on as if it had not, the step fails with it.
+#[derive(Default)]
+struct Ignored(Option<Error>);
+
+impl Ignored {
+    fn remember(&mut self, what: &str, error: &Error, of: StepName<'_>, source: &str) {
+        if self.0.is_none() {
+            let failure = error.to_failure(source);
+            let StepName { saga, step } = of;
+            let message =
+                format!("step `{step}` of saga `{saga}` ignores the error of {what}: {}", failure.message);
+            let ignored = Error::failure(Failure { message, ..failure });
+            let ignored = if error.is_permanent() { ignored.into_permanent() } else { ignored };
+            let is_of_infrastructure = is_of_infrastructure(error, RolledBack::Nothing);
+            self.0 = Some(if is_of_infrastructure { ignored.into_infrastructure() } else { ignored });
+        }
+    }
 }
 
 /// Identifies one call of user code.
@@ -104,6 +124,8 @@ pub(crate) struct ScopeOutput {
     pub(crate) wait: Option<Wait>,
     pub(crate) signals: Vec<SentSignal>,
     pub(crate) has_begun: bool,
+    /// The error of a launch or a signal that the code has ignored, unless it has failed itself.
+    pub(crate) ignored: Option<Error>,
 }
 
 impl<'a> Scope<'a> {
@@ -118,6 +140,7 @@ impl<'a> Scope<'a> {
             wait: None,
             signals: vec![],
             has_begun: false,
+            ignored: Ignored::default(),
         }
     }
 
@@ -133,8 +156,19 @@ impl<'a> Scope<'a> {
     }
 
     pub(crate) fn into_remains(self) -> ScopeOutput {
-        let Self { transaction: opened, emissions, context, replies, wait, signals, has_begun, .. } = self;
-        ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun }
+        let Self {
+            transaction: opened, emissions, context, replies, wait, signals, has_begun, ignored, ..
+        } = self;
+        ScopeOutput {
+            transaction: opened,
+            emissions,
+            context,
+            replies,
+            wait,
+            signals,
+            has_begun,
+            ignored: ignored.0,
+        }
     }
 
     /// The step's own transaction, opened by the first call.
@@ -179,7 +213,7 @@ impl<'a> Scope<'a> {
     /// # Errors
     ///
     /// If the message cannot be written as JSON, is too large, or contains a NUL character; or if its runs would
-    /// exceed [`Builder::depth_max`](crate::Builder::depth_max).
+    /// exceed [`Builder::depth_max`](crate::Builder::depth_max). A step that ignores such an error fails with it when it ends.
     ///
     /// # Cancel safety
     ///
@@ -220,6 +254,7 @@ impl<'a> Scope<'a> {
             step: self.place.step_name(),
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
+            ignored: Some((&mut self.ignored, &self.place.run.source)),
             payload: payload::of_message(&message),
             // A lineage has one id more than runs, and the child is one run deeper.
             depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
@@ -256,6 +291,13 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
+        let launched = self.launch_unique(message, key).await;
+        launched.inspect_err(|error| {
+            self.ignored.remember("a launch", error, self.place.step_name(), &self.place.run.source);
+        })
+    }
+
+    async fn launch_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
         let limit = self.engine.settings().payload_bytes_max;
         let launched = store::prepare(&message, limit);
         let launched =
@@ -378,7 +420,8 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Scoop::signal`](crate::Scoop::signal), except for those of the database.
+    /// As [`Scoop::signal`](crate::Scoop::signal), except for those of the database. A step that ignores such an error fails
+    /// with it when it ends.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -396,7 +439,10 @@ impl<'a> Scope<'a> {
     /// ```
     pub fn signal<S: Signal>(&mut self, signal: S, key: impl Into<String>) -> Result<()> {
         let limit = self.engine.settings().payload_bytes_max;
-        let signal = crate::api::prepare_signal(&signal, key.into(), limit).map_err(Error::permanent)?;
+        let signal = crate::api::prepare_signal(&signal, key.into(), limit).map_err(Error::permanent);
+        let signal = signal.inspect_err(|error| {
+            self.ignored.remember("a signal", error, self.place.step_name(), &self.place.run.source);
+        })?;
         self.signals.push(SentSignal { trace: self.trace_context(), ..signal });
         Ok(())
     }
@@ -632,6 +678,8 @@ pub struct Emit<'s, M> {
     step: StepName<'s>,
     context: Context,
     emissions: &'s mut Vec<Emission>,
+    /// What remembers an error, and the source of the run.
+    ignored: Option<(&'s mut Ignored, &'s str)>,
     payload: Result<Value, RuntimeError>,
     /// The depth of its runs in their hierarchy.
     depth: usize,
@@ -661,27 +709,38 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
     type IntoFuture = BoxFuture<'s, Result<Uuid>>;
 
     #[track_caller]
-    fn into_future(self) -> Self::IntoFuture {
+    fn into_future(mut self) -> Self::IntoFuture {
         async move {
-            if let Some(error) = self.depth_exceeded() {
-                return Err(error);
+            let (ignored, step) = (self.ignored.take(), self.step);
+            let launched = self.launched().await;
+            if let (Err(error), Some((ignored, source))) = (&launched, ignored) {
+                ignored.remember("a launch", error, step, source);
             }
-            let settings = self.engine.settings();
-            let what = || format!("a message for topic `{}`", M::TOPIC);
-            let payload = self.payload.map_err(|error| Unstorable::in_step(self.step, error))?;
-            let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
-            let limit = settings.context_bytes_max;
-            let required = M::REQUIRES_HANDLER || self.options.required;
-            let required = required.then(|| Required { message: std::any::type_name::<M>(), at: self.at });
-            let context = self
-                .options
-                .context(self.context, self.step.saga, self.engine.store(), Duration::ZERO, limit)
-                .await
-                .map_err(|error| Unstorable::in_step(self.step, error))?;
-            let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
-            self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
-            Ok(message)
+            launched
         }
         .boxed()
+    }
+}
+
+impl<M: Message> Emit<'_, M> {
+    async fn launched(self) -> Result<Uuid> {
+        if let Some(error) = self.depth_exceeded() {
+            return Err(error);
+        }
+        let settings = self.engine.settings();
+        let what = || format!("a message for topic `{}`", M::TOPIC);
+        let payload = self.payload.map_err(|error| Unstorable::in_step(self.step, error))?;
+        let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
+        let limit = settings.context_bytes_max;
+        let required = M::REQUIRES_HANDLER || self.options.required;
+        let required = required.then(|| Required { message: std::any::type_name::<M>(), at: self.at });
+        let context = self
+            .options
+            .context(self.context, self.step.saga, self.engine.store(), Duration::ZERO, limit)
+            .await
+            .map_err(|error| Unstorable::in_step(self.step, error))?;
+        let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
+        self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
+        Ok(message)
     }
 }

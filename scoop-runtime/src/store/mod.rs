@@ -55,7 +55,7 @@ pub(crate) use queue_cursors::QueueCursors;
 pub(crate) use requests::{
     ABANDONED_MAX, CancelResult, HandlerList, HandlerOutcome, InterventionSubject, MessageStatus, Page,
     PendingRuns, Redelivery, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester,
-    RetiredHandler, RollbackStart,
+    RetiredHandler, RollbackStart, Waited,
 };
 pub use requests::{FormerHandler, RegisteredHandler};
 pub(crate) use retention::{
@@ -129,6 +129,17 @@ pub(crate) enum Store {
 }
 
 impl Store {
+    /// Whether the other one has the same runs, as far as is known: a server may have several addresses.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Postgres(own), Self::Postgres(other)) => own.is_same(other),
+            #[cfg(feature = "in-memory")]
+            (Self::Memory(own), Self::Memory(other)) => own.is_same(other),
+            #[cfg(feature = "in-memory")]
+            _ => false,
+        }
+    }
+
     /// The turns of reads for clients, if these need connections.
     pub(crate) fn read_turns(&self) -> Option<ReadTurns> {
         match self {
@@ -269,8 +280,8 @@ storage! {
         /// The key of the signal for which a run has waited last in the step of these names.
         async fn awaited_key(&self, run: Uuid, steps: &[String]) -> Option<String>;
 
-        /// The names of the signals that sagas of living programs await.
-        async fn awaited_names(&self) -> Vec<String>;
+        /// The names of the signals that sagas await: of living programs, or of all that have ever started.
+        async fn awaited_names(&self, only_living: bool) -> Vec<String>;
 
         /// The oldest transaction that may still commit a signal.
         async fn signal_horizon(&self) -> TransactionNumber;
@@ -410,6 +421,9 @@ storage! {
     trait StatusStorage {
         /// The progress of a root message.
         async fn status(&self, root: Uuid, message: Uuid) -> MessageStatus;
+
+        /// Those of these messages of which a handle has something to read.
+        async fn ended(&self, waited: &[Waited]) -> BTreeSet<Uuid>;
 
         /// The message that started a hierarchy.
         async fn root_message(&self, root: Uuid) -> Option<Uuid>;

@@ -63,6 +63,15 @@ pub(crate) enum RollbackStart {
     FailedBefore,
 }
 
+/// A message that a handle waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waited {
+    pub(crate) root: Uuid,
+    pub(crate) message: Uuid,
+    /// The name of the replies that are decisions, if a decision is enough.
+    pub(crate) decision: Option<&'static str>,
+}
+
 /// How far a message is.
 #[derive(Debug)]
 pub(crate) struct MessageStatus {

@@ -40,6 +40,18 @@ impl Stream {
     }
 }
 
+/// A server that stops waits for its streams.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_end_when_the_shutdown_of_the_program_begins() {
+    let shop = Shop::open().await;
+    let mut stream = Stream::of(&shop, "").await;
+    let shutdown = tokio::spawn(shop.scoop.shutdown());
+    while let Some(part) = stream.0.next().await {
+        part.unwrap();
+    }
+    shutdown.await.unwrap().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn event_is_told_to_those_who_follow_its_hierarchy() {
     let shop = Shop::open().await;

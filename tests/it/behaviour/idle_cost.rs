@@ -1,6 +1,9 @@
 //! The cost of an idle engine.
 
+use std::time::Duration;
+
 use sqlx::Connection;
+use tokio::task::JoinSet;
 
 use super::*;
 use crate::support::{Database, takes};
@@ -20,6 +23,31 @@ async fn transactions_meanwhile(db: &Database) -> i64 {
     let before = db.number(TRANSACTIONS).await;
     takes(3_000).await;
     db.number(TRANSACTIONS).await - before
+}
+
+/// In the program of the sagas, and in a client: one look for all, four times a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_handles_that_wait_cost_as_little_as_a_few() -> Result<()> {
+    let db = Database::new().await;
+    let program = db.start((Idle,)).await?;
+    for scoop in [program.clone(), db.client()] {
+        let launched = scoop.launch_all((0..2_000).map(|_| Root)).delay(Duration::from_secs(3_600)).await?;
+        let mut waits = JoinSet::new();
+        for handle in launched.clone() {
+            waits.spawn(async move { handle.wait().await.map(|_| handle.id()) });
+        }
+        let waiting = transactions_meanwhile(&db).await;
+        assert!(waiting < 150, "{waiting} transactions in three seconds, with 2,000 handles that wait");
+        assert!(waits.try_join_next().is_none(), "none has ended");
+        let cancelled = &launched[1_234];
+        scoop.cancel(cancelled.id(), "a test").await?;
+        assert_eq!(waits.join_next().await.expect("it waits").expect("it does not panic")?, cancelled.id());
+        waits.shutdown().await;
+        let after = transactions_meanwhile(&db).await;
+        assert!(after < 60, "{after} transactions in three seconds after the waits");
+    }
+    program.shutdown().await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -80,6 +80,7 @@ mod long_loops;
 mod long_loops_reads;
 mod lost_answers;
 mod misused_connections;
+mod misused_steps;
 mod names;
 mod no_handler;
 mod no_handler_within;

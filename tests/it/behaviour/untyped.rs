@@ -97,6 +97,14 @@ async fn impossible_topic_name_or_key_is_refused_by_name() -> Result<()> {
     let refused = scoop.launch_untyped("untyped.orders", json("1")).required().await.err();
     let Some(error @ RuntimeError::NoHandler { .. }) = &refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("`Scoop::launch_untyped` requires one"), "{error}");
+    let refused = scoop.signal_named("untyped.payed", json("1"), "7").required().await.err();
+    let Some(error @ RuntimeError::SignalNotAwaited { signal, near }) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!((&**signal, &near[..]), ("untyped.payed", &["untyped.paid".to_owned()][..]));
+    assert!(error.to_string().contains("(did you mean `untyped.paid`?)"), "{error}");
+    let kept = scoop.signal_named("untyped.paid", json(r#"{"amount":1}"#), "8").required().await?;
+    assert_eq!(kept, 0, "no run awaits it yet, but a saga does");
     for (name, key) in [("", "7"), (&*"n".repeat(181), "7"), ("a\0b", "7"), ("untyped.paid", "")] {
         let refused = scoop.signal_named(name, json("1"), key).await.err();
         let Some(RuntimeError::Signal { signal, .. }) = &refused else { panic!("{name:?}: {refused:?}") };

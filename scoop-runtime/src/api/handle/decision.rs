@@ -6,8 +6,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Stored as _, Unauthorized};
 use serde_json::Value;
 
-use super::{Handle, LOCAL_GRACE, Outcome, POLL_MIN, Status};
-use crate::completion::CompletionListener;
+use super::waits::{PAUSE_MAX, PAUSE_MIN};
+use super::{Handle, Outcome, Status, notified};
 use crate::saga::command::decision_name;
 use crate::saga::shape;
 use crate::util::patience::{GivenUp, Trial};
@@ -36,53 +36,44 @@ impl Handle {
         })
     }
 
-    /// Waits for this time, or until a decision or the end of a run is notified. Returns whether one is.
-    async fn decided_within(&self, time: Duration, listener: &mut Option<CompletionListener<'_>>) -> bool {
-        let Some(listener) = listener else {
-            tokio::time::sleep(time).await;
-            return false;
-        };
-        tokio::time::timeout(time, listener.notified()).await.is_ok()
-    }
-
     fn decided(&self, topic: &'static str) -> BoxFuture<'_, Result<Value, RuntimeError>> {
         async move {
-            let (mut listener, look_max) = self.listener();
-            let (mut pause, mut ended) = (POLL_MIN, None);
-            let mut is_decided =
-                self.local_start.is_some() && self.decided_within(LOCAL_GRACE, &mut listener).await;
+            let mut listener = self.listener();
+            let (mut pause, mut ended) = (self.first_pause(listener.as_ref()), None);
             loop {
-                // While its run is in flight here, the decision is notified.
-                if is_decided || !self.is_in_flight() {
-                    let read = |_| self.scoop.store().command_decision(self.message, decision_name(), None);
-                    match Trial::new(Duration::ZERO).endure(read).await {
-                        Ok(Some(decision)) => return Ok(decision),
-                        Ok(None) => {
-                            if let Some(outcome) = ended.take() {
-                                self.replied_at_last(topic, decision_name()).await?;
-                                return Err(self.no_result(topic, undecided(outcome), None));
-                            }
-                        }
-                        Err(given_up) => {
-                            let error = GivenUp::error("the decision of a command was looked up")(given_up);
-                            if !error.is_transient() {
-                                return Err(error);
-                            }
+                if ended.is_none() {
+                    tokio::select! {
+                        biased;
+                        _ = notified(&mut listener, |_| true) => {}
+                        () = self.looked_at(Some(decision_name()), pause) => {}
+                    }
+                    pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+                }
+                let read = |_| self.scoop.store().command_decision(self.message, decision_name(), None);
+                match Trial::new(Duration::ZERO).endure(read).await {
+                    Ok(Some(decision)) => return Ok(decision),
+                    Ok(None) => {
+                        if let Some(outcome) = ended.take() {
+                            self.replied_at_last(topic, decision_name()).await?;
+                            return Err(self.no_result(topic, undecided(outcome), None));
                         }
                     }
-                    // A command that has ended without a decision never gets one: that is read once more.
-                    match self.look(Duration::ZERO).await {
-                        Ok(Status::Ended(outcome)) => {
-                            ended = Some(outcome);
-                            continue;
+                    Err(given_up) => {
+                        let error = GivenUp::error("the decision of a command was looked up")(given_up);
+                        if !error.is_transient() {
+                            return Err(error);
                         }
-                        Ok(Status::Unfinished) => {}
-                        Err(error) if error.is_transient() => {}
-                        Err(error) => return Err(error),
+                        ended = None;
+                        continue;
                     }
                 }
-                is_decided = self.decided_within(pause, &mut listener).await;
-                pause = (pause * 2).min(look_max);
+                // A command that has ended without a decision never gets one: that is read once more.
+                match self.look(Duration::ZERO).await {
+                    Ok(Status::Ended(outcome)) => ended = Some(outcome),
+                    Ok(Status::Unfinished) => {}
+                    Err(error) if error.is_transient() => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         .boxed()

@@ -3,7 +3,8 @@
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Failure, Message};
 
-use super::{Handle, Outcome, POLL_MAX, POLL_MIN};
+use super::waits::{PAUSE_MAX, PAUSE_MIN};
+use super::{Handle, Outcome};
 use crate::saga::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
 use crate::util::patience::GivenUp;
 use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
@@ -149,13 +150,13 @@ impl Handle {
         topic: &'static str,
         replies: &'static str,
     ) -> Result<Vec<Child>, RuntimeError> {
-        let mut pause = POLL_MIN;
+        let mut pause = PAUSE_MIN;
         loop {
             match self.replied(topic, replies).await {
                 Err(error) if error.is_transient() => tokio::time::sleep(pause).await,
                 read => return read,
             }
-            pause = (pause * 2).min(POLL_MAX);
+            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 

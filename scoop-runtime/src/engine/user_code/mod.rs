@@ -259,11 +259,12 @@ async fn run_finally(
     for step in steps {
         let name = &*definition.steps[step].name;
         scope.cleans_up_after(name, execution.run.iteration_of(definition, step));
-        let _entry = engine.running.enter(&definition.saga, execution.key.id, name);
+        let entry = engine.running.enter(&definition.saga, execution.key.id, name);
         let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
         let span = execution.span.step(execution.at(name), Code::Finally, None);
         let timer = StepTimer::begin(execution.timed(step), Code::Finally, &span);
         let code = span.around(code).map(|result| timer.result(result));
+        let code = entry.contains(&engine.store, code);
         outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
         if !matches!(outcome, Ok(Ok(()))) {
             break;
@@ -354,7 +355,7 @@ async fn run_user_code(
     call: &Call<'_>,
     message: &(dyn Any + Send + Sync),
 ) -> UserCodeEnd {
-    let _entry = engine.running.enter(&execution.saga.definition.saga, execution.key.id, call.step());
+    let entry = engine.running.enter(&execution.saga.definition.saga, execution.key.id, call.step());
     let mut scope = Scope::new(engine, call_site(execution, call), execution.run.context.clone());
     let source = &execution.run.source;
     if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
@@ -365,7 +366,7 @@ async fn run_user_code(
     let limit = boundary::run(source, || execution.saga.handler.timeout(call.action().step()));
     let outcome = match limit.map_err(boundary::named(format!("`timeout` of step `{}`", call.step()))) {
         Ok(limit) => {
-            let code = invoke(execution, call, &mut scope, message);
+            let code = entry.contains(&engine.store, invoke(execution, call, &mut scope, message));
             match boundary::call(source, engine.running.stop(limit), code).await {
                 Ok(outcome) => outcome.map_err(Failed::Error),
                 Err(Stopped { why: Stop::Late(limit), panic }) => {
@@ -380,9 +381,13 @@ async fn run_user_code(
         Err(panic) => Err(Failed::Error(Error::failure(panic))),
     };
     engine.stop_signals.forget(execution.key.id);
-    let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun } =
+    let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun, ignored } =
         scope.into_remains();
     bug_sends_signals(engine, &signals).await;
+    let outcome = outcome.and_then(|returned| match ignored {
+        Some(error) => Err(Failed::Error(error)),
+        None => Ok(returned),
+    });
     let outcome = outcome.and_then(|returned| {
         let limit = engine.settings.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use scoop_core::Escaped;
@@ -11,10 +11,16 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::RunId;
+use crate::store::Store;
 use crate::util::sync::{Mutex, lock};
 
 /// The time for abandoned code to end. Code that blocks its thread never does.
 const LETTING_GO_MAX: Duration = Duration::from_secs(2);
+
+tokio::task_local! {
+    /// The user code that this task runs, and its database.
+    static CURRENT: (Arc<RunningStep>, Store);
+}
 
 /// A step, or a part of a rollback, whose code runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +44,7 @@ impl fmt::Display for RunningStep {
 /// The user code that runs in this process.
 #[derive(Default)]
 pub(in crate::engine) struct Running {
-    steps: Mutex<BTreeMap<Uuid, RunningStep>>,
+    steps: Mutex<BTreeMap<Uuid, Arc<RunningStep>>>,
     abandoned: CancellationToken,
     /// The time at which the engine stops waiting for abandoned code.
     given_up_at: OnceLock<Instant>,
@@ -53,19 +59,25 @@ pub(in crate::engine) enum Stop {
 }
 
 /// A call of user code.
-pub(in crate::engine) struct Entry<'a>(&'a Running, Uuid);
+pub(in crate::engine) struct Entry<'a>(&'a Running, Arc<RunningStep>);
+
+/// The step whose code this is, if its engine works on this database. Code that a step has spawned is none of it.
+pub(crate) fn current_step(store: &Store) -> Option<Arc<RunningStep>> {
+    CURRENT.try_with(|(step, own)| own.is_same(store).then(|| step.clone())).ok().flatten()
+}
 
 impl Running {
     /// Enters the call of this step.
     pub(in crate::engine) fn enter(&self, saga: &str, run: Uuid, step: &str) -> Entry<'_> {
-        lock(&self.steps)
-            .insert(run, RunningStep { saga: saga.to_owned(), step: step.to_owned(), run: run.into() });
-        Entry(self, run)
+        let step = RunningStep { saga: saga.to_owned(), step: step.to_owned(), run: run.into() };
+        let step = Arc::new(step);
+        lock(&self.steps).insert(run, step.clone());
+        Entry(self, step)
     }
 
     /// All of it.
     pub(in crate::engine) fn steps(&self) -> Vec<RunningStep> {
-        lock(&self.steps).values().cloned().collect()
+        lock(&self.steps).values().map(|step| RunningStep::clone(step)).collect()
     }
 
     /// Has all of it stopped, at its next `await`.
@@ -99,8 +111,19 @@ impl Running {
     }
 }
 
+impl Entry<'_> {
+    /// The code of this call, which works on this database.
+    pub(in crate::engine) fn contains<T>(
+        &self,
+        store: &Store,
+        code: impl Future<Output = T>,
+    ) -> impl Future<Output = T> {
+        CURRENT.scope((self.1.clone(), store.clone()), code)
+    }
+}
+
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        lock(&self.0.steps).remove(&self.1);
+        lock(&self.0.steps).remove(&self.1.run.uuid());
     }
 }

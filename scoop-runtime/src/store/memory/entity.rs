@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::{Hierarchy, State};
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::store::entity::{
@@ -125,13 +125,18 @@ impl EntityStorage for MemoryStore {
     ) -> sqlx::Result<Option<Value>> {
         self.run("command_decision", |state| {
             let Some(hierarchy) = state.hierarchy_of(message) else { return Ok(None) };
-            let seen = hierarchy.record.of_message(message, EventKind::Seen);
-            let runs = seen.map(|seen| Lineage::id(&seen.lineage));
-            let runs: Vec<_> = runs.filter(|id| run.is_none_or(|run| run == *id)).collect();
-            let values = runs.iter().filter_map(|run| hierarchy.record.values.get(run));
-            Ok(values.filter_map(|values| values.get(name)).next().cloned())
+            Ok(hierarchy.decision(message, name, run).cloned())
         })
         .await
+    }
+}
+
+impl Hierarchy {
+    /// The decision of a command: a reply of this name by its run.
+    pub(super) fn decision(&self, message: Uuid, name: &str, run: Option<Uuid>) -> Option<&Value> {
+        let runs = self.record.of_message(message, EventKind::Seen).map(|seen| Lineage::id(&seen.lineage));
+        let mut runs = runs.filter(|id| run.is_none_or(|run| run == *id));
+        runs.find_map(|run| self.record.values.get(&run)?.get(name))
     }
 }
 

@@ -84,11 +84,13 @@ impl SignalStorage for MemoryStore {
         .await
     }
 
-    async fn awaited_names(&self) -> sqlx::Result<Vec<String>> {
+    async fn awaited_names(&self, only_living: bool) -> sqlx::Result<Vec<String>> {
         self.run("awaited_names", |state| {
             let numbers = state.workers.values().flat_map(|worker| &worker.definitions);
-            let at = numbers.filter_map(|number| usize::try_from(number - 1).ok());
-            let steps = at.filter_map(|at| state.definitions.get(at)).flat_map(|it| &it.steps);
+            let living: BTreeSet<_> = numbers.filter_map(|number| usize::try_from(number - 1).ok()).collect();
+            let definitions = state.definitions.iter().enumerate();
+            let definitions = definitions.filter(|(at, _)| !only_living || living.contains(at));
+            let steps = definitions.flat_map(|(_, definition)| &definition.steps);
             let names: BTreeSet<_> = steps.filter_map(|step| step.awaits.clone()).collect();
             Ok(names.into_iter().collect())
         })

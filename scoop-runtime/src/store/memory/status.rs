@@ -11,7 +11,7 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
 use super::state::{Hierarchy, Registration, State};
-use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, no_failure};
+use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
 use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Stands, TreeRows};
 use crate::util::format::system_time;
 use crate::{Pause, RunEvent, RunState};
@@ -33,6 +33,21 @@ impl StatusStorage for MemoryStore {
             });
             let handlers = if in_progress { vec![] } else { handled.collect() };
             Ok(MessageStatus { emitted, in_progress, handlers })
+        })
+        .await
+    }
+
+    async fn ended(&self, waited: &[Waited]) -> sqlx::Result<BTreeSet<Uuid>> {
+        self.run("ended", |state| {
+            let has_ended = |waited: &&Waited| {
+                let Some(hierarchy) = state.hierarchy(waited.root) else { return true };
+                let mut own = hierarchy.rows.values().filter(|row| row.message_id == waited.message);
+                !own.any(WorkingRow::goes_on)
+                    || waited
+                        .decision
+                        .is_some_and(|name| hierarchy.decision(waited.message, name, None).is_some())
+            };
+            Ok(waited.iter().filter(has_ended).map(|waited| waited.message).collect())
         })
         .await
     }

@@ -74,6 +74,17 @@ pub(crate) struct PostgresStore {
 }
 
 impl PostgresStore {
+    /// Whether the other one is in the same schema of the same database, by its address.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let [own_place, other_place] = [self, other].map(|store| {
+            let options = store.sessions.connect_options();
+            let (host, socket) = (options.get_host().to_owned(), options.get_socket().cloned());
+            (host, socket, options.get_port(), options.get_database().map(str::to_owned))
+        });
+        // The texts of statements contain the schema.
+        own_place == other_place && self.sql.message_ended.as_str() == other.sql.message_ended.as_str()
+    }
+
     pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
         Self {
             sessions,

@@ -85,8 +85,8 @@ impl SignalStorage for PostgresStore {
         Ok(key.first(&self.sessions).await?.flatten())
     }
 
-    async fn awaited_names(&self) -> sqlx::Result<Vec<String>> {
-        sqlx::query_scalar(self.sql.signal_names.clone()).all(&self.sessions).await
+    async fn awaited_names(&self, only_living: bool) -> sqlx::Result<Vec<String>> {
+        sqlx::query_scalar(self.sql.signal_names.clone()).bind(only_living).all(&self.sessions).await
     }
 
     async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {

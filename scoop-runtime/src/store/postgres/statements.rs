@@ -177,6 +177,7 @@ statements! {
     limit_unpark_all,
     limit_unpark_orphaned,
     limit_wait_for_claims,
+    message_ended,
     message_find_by_root,
     message_insert_any,
     message_insert_claiming,

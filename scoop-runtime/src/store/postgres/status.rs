@@ -1,12 +1,14 @@
 //! The state of hierarchies, for clients.
 
+use std::collections::BTreeSet;
+
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::decode::failure;
 use super::query_ext::FetchExt;
-use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage};
+use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage, Waited};
 use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunInfo, RunRow, TreeRows};
 
 impl HandlerOutcome {
@@ -37,6 +39,14 @@ impl StatusStorage for PostgresStore {
             in_progress: row.try_get("in_progress")?,
             handlers: handlers.collect::<Result<_, _>>()?,
         })
+    }
+
+    async fn ended(&self, waited: &[Waited]) -> sqlx::Result<BTreeSet<Uuid>> {
+        let ended = sqlx::query_scalar(self.sql.message_ended.clone())
+            .bind(waited.iter().map(|it| it.root).collect::<Vec<_>>())
+            .bind(waited.iter().map(|it| it.message).collect::<Vec<_>>())
+            .bind(waited.iter().map(|it| it.decision).collect::<Vec<_>>());
+        Ok(ended.all(&self.sessions).await?.into_iter().collect())
     }
 
     async fn root_message(&self, root: Uuid) -> sqlx::Result<Option<Uuid>> {

@@ -189,10 +189,10 @@ async fn signal_that_no_program_can_read_arrives_as_that() {
 }
 
 #[tokio::test]
-async fn awaited_names_are_those_of_living_programs() {
+async fn awaited_names_are_those_of_living_programs_or_of_all() {
     let pool = database("awaited_names").await;
     let (store, ..) = launching(&pool).await;
-    assert!(store.awaited_names().await.unwrap().is_empty());
+    assert!(store.awaited_names(false).await.unwrap().is_empty());
     sqlx::raw_sql(
         "WITH known AS (
              INSERT INTO scoop.definition (id, handler, fingerprint, steps)
@@ -207,6 +207,9 @@ async fn awaited_names_are_those_of_living_programs() {
     .execute(&pool)
     .await
     .unwrap();
-    assert_eq!(store.awaited_names().await.unwrap(), ["paid"]);
+    assert_eq!(store.awaited_names(true).await.unwrap(), ["paid"]);
+    let mut all = store.awaited_names(false).await.unwrap();
+    all.sort_unstable();
+    assert_eq!(all, ["packed", "paid"]);
     done(pool).await;
 }

@@ -77,6 +77,7 @@ const HOT: [&str; 99] = [
     "message_insert_one",
     "message_insert_one_claiming",
     "message_status",
+    "message_ended",
     "key_kept_until",
     "signal_awaited",
     "signal_deliver",
@@ -414,6 +415,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "gen_random_uuid(), ARRAY[gen_random_uuid()], NULL, 500, 10000",
         ),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
+        "message_ended" => (
+            "uuid[], uuid[], text[]",
+            "ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], ARRAY['Decision']",
+        ),
         "run_mark_cancelled" | "run_delete_pending" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "cancellation_check" => {
             ("uuid, uuid, uuid", "gen_random_uuid(), gen_random_uuid(), gen_random_uuid()")
