@@ -100,6 +100,7 @@ mod redelivered_pages;
 mod redeploys;
 mod redeploys_at_once;
 mod rehearsals;
+mod renewed_credentials;
 mod repair;
 mod repair_locked;
 mod replies;

@@ -22,6 +22,7 @@ use crate::error::loses_answer;
 use crate::util::detached::uninterrupted;
 use crate::util::patience;
 use crate::util::read_turns::ReadTurns;
+use crate::util::sync::{Mutex, lock};
 
 /// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
 /// time limit. A session that idles in a transaction has one: otherwise the locks of a process that is stopped
@@ -75,6 +76,12 @@ const TEST_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Sessions {
     pool: PgPool,
     listening: PgPool,
+    /// The user's pool, whose options may change.
+    users: PgPool,
+    /// Those of the user's options that `pool` and `listening` have.
+    known: Arc<Mutex<Arc<PgConnectOptions>>>,
+    /// The options of a direct route, if they differ from the pool's.
+    direct: Option<PgConnectOptions>,
     route: Route,
     /// Connections of `pool` that were just in use.
     idle: IdleCache<PooledSession>,
@@ -112,17 +119,37 @@ impl Sessions {
     /// Pools of `connections` connections and of the listening one, named as the engine's. None is opened before it is
     /// needed.
     pub(crate) fn new(users: &PgPool, connections: u32, access: &ConnectionSettings) -> Self {
-        let options = named((*users.connect_options()).clone());
-        let direct = access.direct.clone().map_or_else(|| options.clone(), named);
-        let listening = own_pool(LISTENING_CONNECTIONS_MAX, Route::Direct).connect_lazy_with(direct);
-        let (route, options) = match access.behind_proxy {
-            // A statement is prepared anew in each transaction, so there is nothing to remember.
-            true => (Route::Proxied, options.statement_cache_capacity(0)),
-            false => (Route::Direct, options),
-        };
-        let pool = own_pool(connections, route).connect_lazy_with(options);
+        let route = if access.behind_proxy { Route::Proxied } else { Route::Direct };
+        let (present, direct) = (users.connect_options(), access.direct.clone());
+        let (statements, listening) = options(&present, route, direct.as_ref());
+        let pool = own_pool(connections, route).connect_lazy_with(statements);
+        let listening = own_pool(LISTENING_CONNECTIONS_MAX, Route::Direct).connect_lazy_with(listening);
         let reads = ReadTurns::at_all(connections);
-        Self { pool, listening, route, idle: IdleCache::default(), waiting: Arc::default(), reads }
+        let (users, known) = (users.clone(), Arc::new(Mutex::new(present)));
+        Self {
+            pool,
+            listening,
+            users,
+            known,
+            direct,
+            route,
+            idle: IdleCache::default(),
+            waiting: Arc::default(),
+            reads,
+        }
+    }
+
+    /// Gives new connections the present options of the user's pool. Called before a connection may be opened: a program
+    /// whose password expires renews it with `set_connect_options`.
+    fn renew_options(&self) {
+        let present = self.users.connect_options();
+        let mut known = lock(&self.known);
+        if !Arc::ptr_eq(&known, &present) {
+            let (statements, listening) = options(&present, self.route, self.direct.as_ref());
+            self.pool.set_connect_options(statements);
+            self.listening.set_connect_options(listening);
+            *known = present;
+        }
     }
 
     /// The same for a program with an engine: reads for clients leave it half of the connections.
@@ -211,6 +238,7 @@ impl Sessions {
         {
             return Ok(session);
         }
+        self.renew_options();
         let _waiting = WaiterCount::new(&self.waiting);
         Ok(PooledSession {
             connection: acquire(&self.pool, patience::acquires_within()).await?,
@@ -257,6 +285,7 @@ impl Sessions {
         begin: String,
         after: AfterTransaction,
     ) -> sqlx::Result<Transaction<'static, Postgres>> {
+        self.renew_options();
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
         let waiting = WaiterCount::new(&self.waiting);
@@ -305,11 +334,13 @@ impl Sessions {
 
     /// The connection options of statements.
     pub(crate) fn connect_options(&self) -> Arc<PgConnectOptions> {
+        self.renew_options();
         self.pool.connect_options()
     }
 
-    /// The pool of the listening connection.
+    /// The pool of the listening connection. Ask again for each new connection, since its options may change.
     pub(crate) fn listening(&self) -> &PgPool {
+        self.renew_options();
         &self.listening
     }
 
@@ -344,6 +375,22 @@ async fn acquire(pool: &PgPool, within: Option<Duration>) -> sqlx::Result<PoolCo
             acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))
         }
     }
+}
+
+/// The options of the connections for statements, and of the listening one, with those of the user's pool.
+fn options(
+    users: &PgConnectOptions,
+    route: Route,
+    direct: Option<&PgConnectOptions>,
+) -> (PgConnectOptions, PgConnectOptions) {
+    let statements = named(users.clone());
+    let listening = direct.map_or_else(|| statements.clone(), |direct| named(direct.clone()));
+    let statements = match route {
+        // A statement is prepared anew in each transaction, so there is nothing to remember.
+        Route::Proxied => statements.statement_cache_capacity(0),
+        Route::Direct => statements,
+    };
+    (statements, listening)
 }
 
 fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
