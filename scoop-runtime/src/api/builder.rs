@@ -315,6 +315,10 @@ impl Builder {
         let for_steps = usize::try_from(for_steps).unwrap_or(usize::MAX);
         let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access).shared_with_engine();
         store::check(pool, &sessions).await?;
+        let low = store::low_limit(pool, &sessions).await;
+        if let Some(low) = low.map_err(RuntimeError::database("the limits of connections were looked up"))? {
+            return Err(vec![low].into());
+        }
         if self.migrates.unwrap_or(true) {
             bring_up_to_date(&sessions, schema).await?;
         } else {

@@ -198,6 +198,21 @@ pub enum SetupError {
         required: u32,
     },
 
+    /// The server allows the role or the database fewer connections than the pool. Steps under load would leave the
+    /// engine without one.
+    #[error(
+        "{of} has a limit of {limit} connections, and this program needs {required}: `max_connections` of its pool, \
+         which includes those of the engine; raise the limit (`CONNECTION LIMIT`), or lower `max_connections`"
+    )]
+    ConnectionLimit {
+        /// The role or the database.
+        of: String,
+        /// Its limit.
+        limit: i32,
+        /// The limit of the pool.
+        required: u32,
+    },
+
     /// The connection that listens has no session of its own: it leads through a proxy that assigns sessions per
     /// transaction.
     #[error(

@@ -47,7 +47,7 @@ pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
     ConnectionSettings, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema, Sessions,
-    StepTransaction, StepTransactions, check, files, migrate, refusal, roll_back, unfit_tables,
+    StepTransaction, StepTransactions, check, files, low_limit, migrate, refusal, roll_back, unfit_tables,
 };
 pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};

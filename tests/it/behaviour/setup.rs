@@ -520,6 +520,43 @@ async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_s
     Ok(())
 }
 
+/// The steps would take the connections of the engine.
+#[tokio::test(flavor = "multi_thread")]
+async fn start_with_a_pool_larger_than_the_connection_limit_is_refused() -> Result<()> {
+    let db = Database::new().await;
+    let role = format!("limited_{}", uuid::Uuid::new_v4().simple());
+    db.execute(&format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 5; GRANT ALL ON SCHEMA scoop TO {role}"))
+        .await;
+    db.execute(&format!("GRANT ALL ON ALL TABLES IN SCHEMA scoop TO {role}")).await;
+    db.execute(&format!("GRANT ALL ON ALL FUNCTIONS IN SCHEMA scoop TO {role}")).await;
+    let options = (*db.pool().connect_options()).clone().username(&role);
+    let pool = sqlx::postgres::PgPoolOptions::new().max_connections(10).connect_lazy_with(options);
+    let builder = || Scoop::builder().postgres(pool.clone()).migrate(false).only::<RootHandler>();
+    let of_role = mistakes(builder()).await;
+    let database = db.pool().connect_options().get_database().unwrap().to_owned();
+    db.execute(&format!(
+        "ALTER ROLE {role} CONNECTION LIMIT -1; ALTER DATABASE {database} CONNECTION LIMIT 9"
+    ))
+    .await;
+    let of_database = mistakes(builder()).await;
+    db.execute(&format!(
+        "ALTER DATABASE {database} CONNECTION LIMIT 60; ALTER ROLE {role} CONNECTION LIMIT 10"
+    ))
+    .await;
+    builder().start().await?.shutdown().await?;
+    pool.close().await;
+    db.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+    for (found, limit, of) in
+        [(of_role, 5, format!("role `{role}`")), (of_database, 9, format!("database `{database}`"))]
+    {
+        let shown = found[0].to_string();
+        for part in [format!("limit of {limit} connections"), of, "needs 10".into()] {
+            assert!(shown.contains(&part), "{shown}");
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn start_without_a_permission_shows_the_error_of_the_server() -> Result<()> {
     let db = Database::new().await;

@@ -50,7 +50,7 @@ mod wake;
 pub(crate) use migrate::{files, migrate, unfit_tables};
 pub(crate) use notification::SIGNAL_SENT;
 pub(crate) use pool::{ConnectionSettings, Sessions};
-pub(crate) use preflight::{check, refusal};
+pub(crate) use preflight::{check, low_limit, refusal};
 pub(crate) use session::PostgresSession;
 pub(crate) use statements::{Schema, Statements};
 pub(crate) use step_transactions::{MARKED, RolledBack, StepTransaction, StepTransactions, roll_back};

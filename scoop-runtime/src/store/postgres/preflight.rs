@@ -52,6 +52,26 @@ pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), Run
     if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into()) }
 }
 
+/// A limit of the role or of the database that is lower than the number of connections which the program opens under load:
+/// as many as its pool allows, those of the engine among them. The steps could then take all of them, and leave the engine none.
+pub(crate) async fn low_limit(users: &PgPool, sessions: &Sessions) -> sqlx::Result<Option<SetupError>> {
+    if !sessions.supports_prepared() {
+        // The limit of the proxy counts.
+        return Ok(None);
+    }
+    let required = users.options().get_max_connections();
+    let limits = "
+        SELECT of, max FROM pg_catalog.pg_roles r CROSS JOIN pg_catalog.pg_database d CROSS JOIN LATERAL (VALUES
+            ('role `' OPERATOR(pg_catalog.||) rolname OPERATOR(pg_catalog.||) '`', rolconnlimit),
+            ('database `' OPERATOR(pg_catalog.||) datname OPERATOR(pg_catalog.||) '`', datconnlimit)) AS l (of, max)
+        WHERE rolname OPERATOR(pg_catalog.=) session_user AND NOT rolsuper
+          AND datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+          AND max OPERATOR(pg_catalog.>=) 0 AND max OPERATOR(pg_catalog.<) $1
+        ORDER BY max LIMIT 1";
+    let lowest = sqlx::query_as(limits).bind(i64::from(required)).first(sessions).await?;
+    Ok(lowest.map(|(of, limit): (String, i32)| SetupError::ConnectionLimit { of, limit, required }))
+}
+
 /// Opens two connections like the listening one, of which the second stands for a connection for statements; the other
 /// connections for statements; and one of the user's pool, which is returned to it.
 async fn open_all(
