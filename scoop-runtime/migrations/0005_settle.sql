@@ -10,7 +10,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Locks: the row of the run, and those of its failed children; its row of rollback_failure, if its rollback fails, or had failed
 -- and ends.
 -- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
--- transaction: null outside the transaction of a step.
+-- transaction: null outside the transaction of a step. The advisory locks of the session of a step end here.
 CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
 RETURNS TABLE (
     id uuid, epoch bigint, state text, last_event_at timestamptz, overdue boolean, ready_handlers text[])
@@ -30,7 +30,8 @@ DECLARE
     rollback_handlers text[];
     last_event timestamptz;
 BEGIN
-    IF claim IS NOT NULL AND current_setting('scoop_run.claim', true) IS DISTINCT FROM claim THEN
+    IF claim IS NOT NULL
+        AND (current_setting('scoop_run.claim', true) IS DISTINCT FROM claim OR pg_advisory_unlock_all() IS NULL) THEN
         RETURN;
     END IF;
     SELECT * INTO s FROM jsonb_to_record(settlement) AS s (

@@ -13,8 +13,9 @@ pub use setup::SetupError;
 use setup::{did_you_mean, list};
 pub(crate) use sqlstate::{
     CHAIN_MAX, is_cancelled, is_contended, is_crowded, is_denied, is_of_contents, is_of_infrastructure,
-    is_of_setup, is_refused, is_rolled_back, is_transient, is_transient_in_step, is_transient_within_step,
-    is_without_tables, loses_answer,
+    is_of_open_copy, is_of_setup, is_of_stale_statement, is_out_of_step, is_refused, is_rolled_back,
+    is_stale, is_transient, is_transient_in_step, is_transient_within_step, is_without_tables,
+    leaves_out_of_step, loses_answer,
 };
 pub(crate) use words::unarchived;
 use words::{

@@ -37,7 +37,7 @@ pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
 /// read-only, the step itself made it so.
 pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Database(error) => error.code().is_some_and(|code| is_infrastructure(&code)),
+        sqlx::Error::Database(error) => is_infrastructure(&**error),
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)
         | sqlx::Error::PoolTimedOut
@@ -54,16 +54,64 @@ pub(crate) fn is_transient_within_step(error: &sqlx::Error) -> bool {
     is_transient_in_step(error) || code.is_some_and(|code| [CANCELLED, LOCK_NOT_AVAILABLE].contains(&&*code))
 }
 
-/// Whether this SQLSTATE means that the server or the connection failed, and not the statement.
-fn is_infrastructure(code: &str) -> bool {
+/// Whether the server or the connection failed, and not the statement.
+fn is_infrastructure(error: &dyn DatabaseError) -> bool {
     // Connection, transaction rollback (serialization, deadlock), insufficient resources (full disk, too many
     // connections), operator intervention, system error.
     const CLASSES: [&str; 5] = ["08", "40", "53", "57", "58"];
     // `idle_in_transaction_session_timeout` and `transaction_timeout`: the server has closed the session.
     const SESSION_ENDED: [&str; 2] = ["25P03", "25P04"];
+    let code = error.code().unwrap_or_default();
     // A statement that was cancelled by a timeout will exceed it again.
     code != CANCELLED
-        && (CLASSES.iter().any(|class| code.starts_with(class)) || SESSION_ENDED.contains(&code))
+        && (CLASSES.iter().any(|class| code.starts_with(class)) || SESSION_ENDED.contains(&&*code))
+        && !is_raised_by(error, READS_COPY)
+}
+
+/// The function of the server that reads the rows of a COPY, and meets something else if the COPY was left open.
+const READS_COPY: &str = "CopyGetData";
+
+/// Whether this function of the server raised the error.
+fn is_raised_by(error: &dyn DatabaseError, routine: &str) -> bool {
+    error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.routine() == Some(routine))
+}
+
+/// Whether a statement of the engine failed since the step has left a COPY open before it.
+pub(crate) fn is_of_open_copy(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => is_raised_by(&**error, READS_COPY),
+        // Rows of the COPY in place of the answer.
+        sqlx::Error::Protocol(text) => text.contains("Copy"),
+        _ => false,
+    }
+}
+
+/// Whether the connection of this error is out of step with the server, since a COPY was left open.
+pub(crate) fn is_out_of_step(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Protocol(_)) || is_of_open_copy(error)
+}
+
+/// The same for an error of user code.
+pub(crate) fn leaves_out_of_step(error: &scoop_core::Error) -> bool {
+    let is = |cause: &(dyn std::error::Error + 'static)| match of_sqlx(cause) {
+        (Some(error), _) => is_out_of_step(error),
+        (None, answer) => answer.is_some_and(|answer| is_raised_by(answer, READS_COPY)),
+    };
+    error.chain().take(CHAIN_MAX).any(is)
+}
+
+/// Whether a session has refused a statement, and executed nothing of it, since it does not know the statement any more,
+/// or since a table or type has changed. The statement is all right where it is prepared anew.
+pub(crate) fn is_stale(error: &dyn DatabaseError) -> bool {
+    const PREPARED_STATEMENT_MISSING: &str = "26000";
+    const PREPARED_STATEMENT_EXISTS: &str = "42P05";
+    const INTERNAL: &str = "XX000";
+    match error.code().as_deref() {
+        Some(PREPARED_STATEMENT_MISSING | PREPARED_STATEMENT_EXISTS) => true,
+        // A type that was dropped and made again. Such messages are not translated.
+        Some(INTERNAL) => error.message().starts_with("cache lookup failed for "),
+        _ => is_of_changed_tables(error),
+    }
 }
 
 /// Whether user code failed because of the database or the engine: by this error or one in its chain of sources.
@@ -71,40 +119,51 @@ fn is_infrastructure(code: &str) -> bool {
 pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, undone: RolledBack) -> bool {
     let is = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
-            || undone == RolledBack::Transaction && is_transient_cause(cause)
+            || matches!(undone, RolledBack::Transaction { .. }) && is_transient_cause(cause)
+            || undone == RolledBack::Transaction { is_fresh: false } && is_stale_cause(cause)
     };
     error.is_infrastructure() || error.chain().take(CHAIN_MAX).any(is)
+}
+
+/// Whether a stale statement is among the causes of an error of user code: see [`is_stale`].
+pub(crate) fn is_of_stale_statement(error: &scoop_core::Error) -> bool {
+    error.chain().take(CHAIN_MAX).any(is_stale_cause)
 }
 
 /// The maximum number of errors examined in a chain of sources: the chain of an error that is its own source has no
 /// end.
 pub(crate) const CHAIN_MAX: usize = 1_000;
 
-/// Whether this is an error of sqlx caused by the connection or the server. It may be the error itself, one behind a
-/// pointer, or the server's answer, which remains of it when a `#[error(transparent)]` passes its source on.
-fn is_transient_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
+/// An error of sqlx, and the answer of the server in it. The error may be the cause itself, one behind a pointer, or only
+/// the answer, which remains of it when a `#[error(transparent)]` passes its source on.
+fn of_sqlx<'a>(
+    cause: &'a (dyn std::error::Error + 'static),
+) -> (Option<&'a sqlx::Error>, Option<&'a dyn DatabaseError>) {
     let itself = cause.downcast_ref::<sqlx::Error>();
     let boxed = || cause.downcast_ref::<Box<sqlx::Error>>().map(|error| &**error);
     let shared = || cause.downcast_ref::<Arc<sqlx::Error>>().map(|error| &**error);
     match itself.or_else(boxed).or_else(shared) {
-        Some(error) => is_transient_in_step(error),
-        None => {
-            let answer = cause.downcast_ref::<Box<dyn sqlx::error::DatabaseError>>();
-            answer.and_then(|answer| answer.code()).is_some_and(|code| is_infrastructure(&code))
-        }
+        Some(error) => (Some(error), error.as_database_error()),
+        None => (None, cause.downcast_ref::<Box<dyn DatabaseError>>().map(|answer| &**answer)),
     }
 }
 
-/// Whether this is an error of sqlx caused by `lock_timeout`: see [`is_transient_cause`].
+/// Whether this is an error of sqlx caused by the connection or the server.
+fn is_transient_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
+    match of_sqlx(cause) {
+        (Some(error), _) => is_transient_in_step(error),
+        (None, answer) => answer.is_some_and(is_infrastructure),
+    }
+}
+
+/// Whether this is an error of sqlx caused by a stale statement.
+fn is_stale_cause(cause: &(dyn std::error::Error + 'static)) -> bool {
+    of_sqlx(cause).1.is_some_and(is_stale)
+}
+
+/// Whether this is an error of sqlx caused by `lock_timeout`.
 pub(crate) fn is_contended(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let itself = cause.downcast_ref::<sqlx::Error>();
-    let boxed = || cause.downcast_ref::<Box<sqlx::Error>>().map(|error| &**error);
-    let shared = || cause.downcast_ref::<Arc<sqlx::Error>>().map(|error| &**error);
-    let answer = match itself.or_else(boxed).or_else(shared) {
-        Some(error) => error.as_database_error(),
-        None => cause.downcast_ref::<Box<dyn sqlx::error::DatabaseError>>().map(|answer| &**answer),
-    };
-    answer.and_then(|answer| answer.code()).is_some_and(|code| code == LOCK_NOT_AVAILABLE)
+    of_sqlx(cause).1.and_then(DatabaseError::code).is_some_and(|code| code == LOCK_NOT_AVAILABLE)
 }
 
 /// Whether the server has rolled the transaction back in place of a commit: a conflict with other transactions.
@@ -141,8 +200,7 @@ pub(crate) fn is_of_contents(error: &sqlx::Error) -> bool {
 
 /// Whether a session refuses a statement that it prepared before the tables of the statement were changed.
 fn is_of_changed_tables(error: &dyn DatabaseError) -> bool {
-    const CHECK: &str = "RevalidateCachedQuery";
-    error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.routine() == Some(CHECK))
+    is_raised_by(error, "RevalidateCachedQuery")
 }
 
 /// Whether the role lacks a permission.

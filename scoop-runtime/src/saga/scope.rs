@@ -81,6 +81,8 @@ pub(crate) struct CallSite<'a> {
     /// In a child failure handler, the number of its earlier calls for this step.
     pub(crate) handler_iteration: Option<u32>,
     pub(crate) attempt: u32,
+    /// Whether a stale prepared statement must not fail the code: it runs again, or at most once.
+    pub(crate) needs_fresh_session: bool,
     pub(crate) outputs: &'a BTreeMap<String, Value>,
     /// Whether this is the `finally` of the step of this name.
     pub(crate) cleanup: bool,
@@ -90,7 +92,8 @@ impl<'a> CallSite<'a> {
     fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<StepTransaction>> {
         async move {
             let connections = engine.step_transactions.as_ref().ok_or_else(|| self.in_memory())?;
-            connections.begin(&self.definition.saga, self.key.id).await.map_err(|error| {
+            let begun = connections.begin(&self.definition.saga, self.key.id, self.needs_fresh_session);
+            begun.await.map_err(|error| {
                 let step = self.step;
                 Error::infrastructure(format!("step `{step}` could not begin a transaction: {error}"))
             })

@@ -125,6 +125,7 @@ mod several_topics;
 mod several_topics_death;
 mod sleeping;
 mod slow_statements;
+mod stale_statements;
 mod standby;
 mod step_outputs;
 mod stuck;

@@ -21,8 +21,8 @@ use crate::engine::shared::Engine;
 use crate::engine::user_code::boundary::{self, Held, Stopped};
 use crate::engine::user_code::running::Stop;
 use crate::error::{
-    CHAIN_MAX, is_cancelled, is_contended, is_of_infrastructure, is_rolled_back, is_transient_in_step,
-    is_transient_within_step,
+    CHAIN_MAX, is_cancelled, is_contended, is_of_infrastructure, is_of_stale_statement, is_rolled_back,
+    is_stale, is_transient_in_step, is_transient_within_step,
 };
 use crate::saga::sql_entity::{Erased, Table};
 use crate::store::entity::{Decisions, StoredEntity};
@@ -166,7 +166,7 @@ async fn decide_in_transaction(
         return Err((vec![], one.failed("there is no database in which its table could be")));
     };
     let saga = &first.saga.definition.saga;
-    let opened = transactions.begin(saga, first.key.id).await;
+    let opened = transactions.begin(saga, first.key.id, first.is_repeated).await;
     let opened =
         opened.map_err(|error| (vec![], one.again(&format!("no transaction could begin: {error}"))))?;
     let mut opened = Some(opened);
@@ -189,6 +189,11 @@ async fn decide_in_transaction(
             }
         }
         Err(error) => {
+            if let Some(opened) = &mut opened
+                && one.is_stale(&error)
+            {
+                opened.close_in_the_end();
+            }
             let undone = roll_back(opened.take()).await;
             one.classify(error, undone)
         }
@@ -312,6 +317,17 @@ impl Deciding<'_> {
         }
     }
 
+    /// Whether a prepared statement was stale.
+    fn is_stale(self, broken: &Broken) -> bool {
+        match broken {
+            Broken::Refused(_) => false,
+            Broken::Code(_, error) => {
+                boundary::run(&self.undecided.run.source, || is_of_stale_statement(error)).unwrap_or(false)
+            }
+            Broken::Statement(error) => error.as_database_error().is_some_and(is_stale),
+        }
+    }
+
     fn classify(self, broken: Broken, undone: RolledBack) -> Refused {
         match broken {
             Broken::Refused(Refused::Failed(_)) if undone == RolledBack::LostConnection => {
@@ -323,6 +339,11 @@ impl Deciding<'_> {
                 Some(_) if self.several => Refused::Split,
                 Some(unhandled) => Refused::Unhandled(unhandled.clone()),
                 None if undone == RolledBack::LostConnection || is_transient_within_step(&error) => {
+                    self.again(&error.to_string())
+                }
+                None if undone == (RolledBack::Transaction { is_fresh: false })
+                    && error.as_database_error().is_some_and(is_stale) =>
+                {
                     self.again(&error.to_string())
                 }
                 None => self.failed(&format!("what follows from the decision could not be written: {error}")),
@@ -337,9 +358,8 @@ impl Deciding<'_> {
         let of_error = || boundary::named(format!("`Display` or `source` of the error of {what}"));
         let again = boundary::run(source, || {
             let is_contended = error.chain().take(CHAIN_MAX).any(is_contended);
-            let again = undone == RolledBack::LostConnection
-                || is_contended
-                || is_of_infrastructure(&error, RolledBack::Transaction);
+            let again =
+                undone == RolledBack::LostConnection || is_contended || is_of_infrastructure(&error, undone);
             again.then(|| Why {
                 recorded: format!("{what}: {error}"),
                 logged: telemetry::quotes_data(&error).then(|| format!("{what}: {}", telemetry::WITHHELD)),

@@ -3,7 +3,10 @@
 
 use crate::engine::execution::Exit;
 use crate::engine::shared::Engine;
-use crate::error::{is_cancelled, is_rolled_back, is_transient_in_step, is_transient_within_step};
+use crate::error::{
+    is_cancelled, is_of_open_copy, is_out_of_step, is_rolled_back, is_stale, is_transient_in_step,
+    is_transient_within_step,
+};
 use crate::store::Unhandled;
 use crate::store::{MARKED, RowState, SettleResult, Settlement, StepTransaction, roll_back};
 
@@ -29,16 +32,21 @@ pub(super) async fn settle_and_commit(
     }
     let settled =
         engine.store.settle_within(&mut opened.transaction, &engine.identifier, &settlement, MARKED).await;
-    let settled = settled.map_err(classify_write_error)?;
-    let Some(mut settled) = settled else {
-        return Err(match opened.has_claim_mark().await {
-            Ok(true) => {
-                roll_back(Some(opened)).await;
-                CommitError::Exit(Exit::TakenOver)
-            }
+    let settled = match settled {
+        Ok(Some(settled)) => Ok(settled),
+        Ok(None) => Err(match opened.has_claim_mark().await {
+            Ok(true) => CommitError::Exit(Exit::TakenOver),
             Ok(false) => CommitError::Failed(SELF_ENDED.into()),
-            Err(error) => classify_write_error(error),
-        });
+            Err(error) => classify_write_error(error, &mut opened),
+        }),
+        Err(error) => Err(classify_write_error(error, &mut opened)),
+    };
+    let mut settled = match settled {
+        Ok(settled) => settled,
+        Err(error) => {
+            roll_back(Some(opened)).await;
+            return Err(error);
+        }
     };
     let started = std::mem::take(&mut opened.ready_handlers);
     let Some(connections) = &engine.step_transactions else {
@@ -76,8 +84,24 @@ const WENT_ON: &str = "a statement of the step failed, and the step went on as i
 
 const IN_FAILED_TRANSACTION: &str = "25P02";
 
-/// Classifies the error of a commit.
-fn classify_write_error(error: sqlx::Error) -> CommitError {
+const COPY_OPEN: &str = "the step left a COPY open, so that the server takes what follows for a part of it; \
+    call `finish` or `abort` of a `PgCopyIn`, and read the stream of a COPY TO to its end";
+
+/// Classifies the error of a statement of the engine after the step.
+fn classify_write_error(error: sqlx::Error, opened: &mut StepTransaction) -> CommitError {
+    if is_out_of_step(&error) {
+        opened.abandon();
+    }
+    if is_of_open_copy(&error) {
+        return CommitError::Failed(COPY_OPEN.into());
+    }
+    if error.as_database_error().is_some_and(is_stale) {
+        // The step has deallocated it.
+        opened.close_in_the_end();
+        if !opened.is_fresh {
+            return CommitError::Exit(Exit::Infrastructure(error.to_string().into()));
+        }
+    }
     if let Some(unhandled) = Unhandled::of(&error) {
         return CommitError::Unhandled(unhandled.clone());
     }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use scoop_core::{
-    Action, Call, Conclusion, Context, Error, Failure, Fate, NextExecution, Returned, SentSignal, StepKind,
+    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, NextExecution, Returned, SentSignal,
+    StepKind,
 };
 
 use self::boundary::{Held, Stopped};
@@ -21,7 +22,7 @@ use super::handover::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
-use crate::error::is_of_infrastructure;
+use crate::error::{is_of_infrastructure, is_of_stale_statement, leaves_out_of_step};
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
@@ -71,7 +72,7 @@ pub(super) async fn call_and_conclude(
         Err(Failed::Error(error)) => error,
     };
     // The transaction of a failed step is rolled back before anything else happens.
-    let undone = roll_back(opened).await;
+    let undone = roll_back_failed(execution, opened, &error).await;
     let mut of_signal = None;
     let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
         if let Some(unfit) = UnfitValue::of(error) {
@@ -104,6 +105,27 @@ pub(super) async fn call_and_conclude(
         other => other?,
     };
     conclude_failed(engine, execution, call, context, failure).await
+}
+
+/// Rolls back the transaction of user code that failed with this error. A connection with a stale statement is closed, and one
+/// that is out of step.
+fn roll_back_failed(
+    execution: &Execution,
+    mut opened: Option<StepTransaction>,
+    error: &Error,
+) -> impl Future<Output = RolledBack> + use<> {
+    if let Some(opened) = &mut opened {
+        let is = |found: fn(&Error) -> bool| {
+            boundary::run(&execution.run.source, || found(error)).unwrap_or(false)
+        };
+        if is(is_of_stale_statement) {
+            opened.close_in_the_end();
+        }
+        if is(leaves_out_of_step) {
+            opened.abandon();
+        }
+    }
+    roll_back(opened)
 }
 
 /// The text of the failure of a step that cannot read its signal.
@@ -280,7 +302,7 @@ async fn run_finally(
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
-    let undone = roll_back(opened).await;
+    let undone = roll_back_failed(execution, opened, &error).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
         judge(execution, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| Ok(None))?;
@@ -455,6 +477,11 @@ fn call_site<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
         Action::Compensate { outputs, .. } => outputs,
         Action::Invoke { .. } | Action::HandleChildFailure { .. } => &execution.run.outputs,
     };
+    let steps = &execution.saga.definition.steps;
+    let is_at_most_once = matches!(
+        call.action(),
+        Action::Invoke { step, .. } if steps[*step].delivery != Delivery::AtLeastOnce
+    );
     CallSite {
         key: execution.key,
         flags: execution.flags,
@@ -464,6 +491,7 @@ fn call_site<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
         iteration,
         handler_iteration,
         attempt: execution.attempt(),
+        needs_fresh_session: execution.attempt() > 0 || is_at_most_once,
         outputs,
         cleanup: false,
     }

@@ -12,6 +12,7 @@ mod entity;
 mod find;
 mod follow;
 mod free;
+mod hook_settings;
 mod idle_cache;
 mod join;
 mod launch;

@@ -8,20 +8,21 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgTransactionManager;
-use sqlx::{
-    AssertSqlSafe, Connection as _, PgConnection, PgPool, Postgres, Row as _, SqlSafeStr as _, SqlStr,
-    Transaction,
-};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool, Postgres, SqlSafeStr as _};
 use sqlx_core::transaction::TransactionManager as _;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
+use super::hook_settings::HookSettings;
 use super::idle_cache::{IdleCache, USES_MAX};
+use crate::error::is_transient_in_step;
 use crate::util::detached::uninterrupted;
 use crate::util::sync::{Mutex, lock};
 
@@ -35,28 +36,12 @@ const MARK: &str = "SET LOCAL scoop_run.claim = 'held'";
 /// The value that [`MARK`] has set.
 pub(crate) const MARKED: &str = "held";
 
-/// Resets a session to its state before its first step: settings, temporary tables, advisory locks, subscriptions and
-/// cursors of a step. Fails if [`READY`] was not executed there, or if a step has deallocated the statement that it
-/// prepares.
-///
-/// The empty transaction ends the one that the statements before it share, without a warning of the server: otherwise
-/// they would belong to that of the step, which could then no longer set its isolation level, and would take them back
-/// with it.
-const RESET: &str = "RESET ALL; EXECUTE scoop_session; DISCARD TEMP; UNLISTEN *; CLOSE ALL; BEGIN; COMMIT; ";
+/// Resets a session to its state before the step: its role, settings, temporary tables, subscriptions and cursors. A
+/// statement each, none of which returns rows: that costs the server and this program the least.
+pub(super) const RESET: &str = "RESET ROLE; RESET ALL; DISCARD TEMP; UNLISTEN *; CLOSE ALL";
 
-/// The facts about a session in which [`RESET`] has failed: the number of its statements, whether it is ready after
-/// all, and the statements that make it ready. Settings that were made with the connection are kept.
-const READY: &str = "
-    SELECT (SELECT pg_catalog.count(*) FROM pg_catalog.pg_prepared_statements WHERE NOT from_sql) AS statements,
-           EXISTS (SELECT FROM pg_catalog.pg_prepared_statements
-                   WHERE name OPERATOR(pg_catalog.=) 'scoop_session') AS ready,
-           (SELECT 'PREPARE scoop_session AS SELECT pg_catalog.pg_advisory_unlock_all(), ' OPERATOR(pg_catalog.||) pg_catalog.string_agg(
-                pg_catalog.format('pg_catalog.set_config(%L, %L, false)', name, setting), ', ')
-            FROM (SELECT name, setting FROM pg_catalog.pg_settings WHERE source OPERATOR(pg_catalog.=) 'session'
-                  UNION ALL SELECT 'role', pg_catalog.current_setting('role')) changed) AS prepare";
-
-/// The number of sessions checked after a step has deallocated statements.
-const SPOILED_MAX: u32 = 1_000;
+/// Frees the advisory locks of the session.
+const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock_all()";
 
 /// How long a failed step may take to roll back before its failure is recorded anyway.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
@@ -71,6 +56,7 @@ pub(crate) struct StepTransactions {
     /// The beginning of a transaction on a fresh connection, see
     /// [`Sessions::preamble`](crate::store::Sessions::preamble).
     preamble: &'static str,
+    hooks: Arc<HookSettings>,
     queue: Arc<Mutex<Queue>>,
     /// Begun, and not in use.
     idle: IdleCache<StepTransaction>,
@@ -78,14 +64,91 @@ pub(crate) struct StepTransactions {
 
 /// The transaction of a step.
 pub(crate) struct StepTransaction {
-    pub(crate) transaction: Transaction<'static, Postgres>,
+    pub(crate) transaction: OpenTransaction,
     /// The handlers to notify after the commit.
     pub(crate) ready_handlers: Vec<String>,
+    /// Whether its connection had no prepared statements when it was handed out.
+    pub(crate) is_fresh: bool,
+    is_abandoned: bool,
     /// The number of steps since this connection was last idle.
     steps: u32,
     /// The run that it was begun for, until that run asks for it.
     begun_for: Option<Uuid>,
     permit: Permit,
+}
+
+/// A connection in a transaction. Its drop rolls back if no step has used it, and closes the connection otherwise: the
+/// step may have left something in the session that a rollback does not undo.
+pub(crate) struct OpenTransaction {
+    connection: PoolConnection<Postgres>,
+    /// The statements that reset the session after a step. Behind a proxy each transaction has another one anyway.
+    reset: Option<Arc<str>>,
+    state: TransactionState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TransactionState {
+    /// No step has used it.
+    Begun,
+    Used,
+    Ended,
+}
+
+impl Deref for OpenTransaction {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for OpenTransaction {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}
+
+impl Drop for OpenTransaction {
+    fn drop(&mut self) {
+        match self.state {
+            TransactionState::Begun => PgTransactionManager::start_rollback(&mut self.connection),
+            TransactionState::Used => self.connection.close_on_drop(),
+            TransactionState::Ended => {}
+        }
+    }
+}
+
+impl OpenTransaction {
+    /// Rolls back, also what is nested in it.
+    async fn rollback(&mut self) -> sqlx::Result<()> {
+        while PgTransactionManager::get_transaction_depth(self) > 0 {
+            PgTransactionManager::rollback(self).await?;
+        }
+        self.state = TransactionState::Ended;
+        Ok(())
+    }
+
+    /// Rolls back what is open, resets the session, and gives the connection back. Neither the run nor its step waits for
+    /// that.
+    fn give_back(mut self, permit: Option<Permit>) {
+        tokio::spawn(async move {
+            if self.cleaned().await.is_err() {
+                self.connection.close_on_drop();
+            }
+            drop(self);
+            drop(permit);
+        });
+    }
+
+    async fn cleaned(&mut self) -> sqlx::Result<()> {
+        self.rollback().await?;
+        if let Some(reset) = &self.reset {
+            // Safe: the server has quoted what is not constant.
+            let reset = AssertSqlSafe(format!("{UNLOCK}; {reset}"));
+            sqlx::raw_sql(reset).execute(&mut **self).await?;
+        }
+        Ok(())
+    }
 }
 
 /// The right to one of the connections for steps. Its drop passes the right on.
@@ -120,11 +183,27 @@ impl StepTransactions {
     /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
         let queue = Queue { free: limit, waiting_sagas: VecDeque::new(), waiting: HashMap::new() };
-        Self { pool, preamble, queue: Arc::new(Mutex::new(queue)), idle: IdleCache::default() }
+        let queue = Arc::new(Mutex::new(queue));
+        Self { pool, preamble, hooks: Arc::default(), queue, idle: IdleCache::default() }
     }
 
-    /// Begins the transaction of a step of this saga, in this run.
-    pub(crate) async fn begin(&self, saga: &Saga, run: Uuid) -> sqlx::Result<StepTransaction> {
+    /// Begins the transaction of a step of this saga, in this run. A fresh one has a connection without prepared
+    /// statements: those of another one may be stale, see [`is_stale`](crate::error::is_stale).
+    pub(crate) async fn begin(&self, saga: &Saga, run: Uuid, fresh: bool) -> sqlx::Result<StepTransaction> {
+        let mut opened = self.take(saga, run).await?;
+        opened.transaction.state = TransactionState::Used;
+        if !fresh {
+            return Ok(opened);
+        }
+        uninterrupted(async move {
+            opened.transaction.clear_cached_statements().await?;
+            opened.is_fresh = true;
+            Ok(opened)
+        })
+        .await
+    }
+
+    async fn take(&self, saga: &Saga, run: Uuid) -> sqlx::Result<StepTransaction> {
         if let Some(opened) = self.idle.take() {
             return opened.reuse_for(run).await;
         }
@@ -140,14 +219,21 @@ impl StepTransactions {
 
     async fn open(&self, permit: Permit) -> sqlx::Result<StepTransaction> {
         // Safe: all of them are constants.
-        let begin = AssertSqlSafe(format!("{}{BEGIN}; {}{MARK}", self.reset(), self.preamble)).into_sql_str();
-        let pool = self.pool.clone();
+        let begin = AssertSqlSafe(format!("{BEGIN}; {}{MARK}", self.preamble)).into_sql_str();
+        let (pool, hooks) = (self.pool.clone(), self.hooks.clone());
+        let resets = self.preamble.is_empty();
         uninterrupted(async move {
-            let transaction = match pool.begin_with(begin.clone()).await {
-                Err(error) if lacks_statement(&error) => begin_anew(&pool, begin).await?,
-                begun => begun?,
+            let mut connection = pool.acquire().await?;
+            let user = pool.connect_options();
+            let reset = match resets {
+                true => Some(hooks.reset(&mut connection, user.get_username()).await?),
+                false => None,
             };
-            Ok(StepTransaction { transaction, ready_handlers: vec![], steps: 1, begun_for: None, permit })
+            let begun = PgTransactionManager::begin(&mut connection, Some(begin)).await;
+            // A part of it may have succeeded.
+            begun.inspect_err(|_| connection.close_on_drop())?;
+            let transaction = OpenTransaction { connection, reset, state: TransactionState::Begun };
+            Ok(StepTransaction::begun(transaction, 1, None, permit))
         })
         .await
     }
@@ -159,19 +245,26 @@ impl StepTransactions {
         let rests = steps >= USES_MAX;
         let next = if rests { None } else { lock(&self.queue).next() };
         if rests || (next.is_none() && goes_on.is_none()) {
-            return transaction.commit().await;
+            let committed = PgTransactionManager::commit(&mut transaction).await;
+            if is_answered(&committed) {
+                transaction.give_back(Some(permit));
+            }
+            return committed;
         }
-        let committed = commit_and_begin(&mut transaction, self.reset()).await;
+        let committed = commit_and_begin(&mut transaction).await;
         let begun_for = if next.is_some() { None } else { goes_on };
         let turn = match &committed {
-            Ok(Next::Begun) => Grant::Transaction(StepTransaction {
-                transaction,
-                ready_handlers: vec![],
-                steps: steps + 1,
-                begun_for,
-                permit,
-            }),
-            Ok(Next::Spoiled) | Err(_) => Grant::Permit(permit),
+            Ok(Next::Begun) => {
+                transaction.state = TransactionState::Begun;
+                Grant::Transaction(StepTransaction::begun(transaction, steps + 1, begun_for, permit))
+            }
+            Ok(Next::Spoiled) => Grant::Permit(permit),
+            Err(_) => {
+                if is_answered(&committed) {
+                    transaction.give_back(None);
+                }
+                Grant::Permit(permit)
+            }
         };
         match (next, turn) {
             // A step that does not wait any more passes it on by dropping it.
@@ -180,11 +273,6 @@ impl StepTransactions {
             (None, Grant::Permit(permit)) => drop(permit),
         }
         committed.map(drop)
-    }
-
-    /// The reset of a session between two steps. Behind a proxy each transaction has another session anyway.
-    fn reset(&self) -> &'static str {
-        if self.preamble.is_empty() { RESET } else { "" }
     }
 
     /// Keeps it for its run, unless a step waits by now.
@@ -212,14 +300,22 @@ enum Next {
     Spoiled,
 }
 
-/// A chained transaction would inherit what the step has set for its own.
-async fn commit_and_begin(
-    transaction: &mut Transaction<'static, Postgres>,
-    reset: &str,
-) -> sqlx::Result<Next> {
-    // Safe: all of them are constants.
-    let both = AssertSqlSafe(format!("COMMIT; {reset}{BEGIN}; {MARK}"));
-    let mut results = sqlx::raw_sql(both).execute_many(&mut **transaction);
+/// Whether the server has answered, so that the connection can be used again.
+fn is_answered<T>(committed: &sqlx::Result<T>) -> bool {
+    committed.as_ref().map_or_else(|error| error.as_database_error().is_some(), |_| true)
+}
+
+/// The transaction of the next step is not a chained one, which would inherit what the step has set for its own. The
+/// reset has a transaction of its own: in that of the next step, it would end with it.
+async fn commit_and_begin(transaction: &mut OpenTransaction) -> sqlx::Result<Next> {
+    let both = match &transaction.reset {
+        Some(reset) if transaction.state == TransactionState::Used => {
+            format!("COMMIT AND CHAIN; {reset}; COMMIT; {BEGIN}; {MARK}")
+        }
+        _ => format!("COMMIT; {BEGIN}; {MARK}"),
+    };
+    // Safe: the server has quoted what is not constant.
+    let mut results = sqlx::raw_sql(AssertSqlSafe(both)).execute_many(&mut **transaction);
     results.try_next().await?;
     // From here on it is committed.
     loop {
@@ -231,44 +327,24 @@ async fn commit_and_begin(
     }
 }
 
-/// Begins after the reset failed for want of a statement, on that connection or another one.
-async fn begin_anew(pool: &PgPool, begin: SqlStr) -> sqlx::Result<Transaction<'static, Postgres>> {
-    for _ in 0..SPOILED_MAX {
-        let mut connection = pool.acquire().await?;
-        match is_made_ready(&mut connection).await? {
-            true => return Transaction::begin(connection, Some(begin)).await,
-            // Statements that its cache relies on are gone.
-            false => connection.close().await?,
+impl StepTransaction {
+    fn begun(transaction: OpenTransaction, steps: u32, begun_for: Option<Uuid>, permit: Permit) -> Self {
+        Self {
+            transaction,
+            ready_handlers: vec![],
+            is_fresh: false,
+            is_abandoned: false,
+            steps,
+            begun_for,
+            permit,
         }
     }
-    Err(sqlx::Error::BeginFailed)
-}
 
-/// Makes a session ready for [`RESET`], unless a step has deallocated its statements.
-async fn is_made_ready(connection: &mut PgConnection) -> sqlx::Result<bool> {
-    let found = sqlx::query(READY).persistent(false).fetch_one(&mut *connection).await?;
-    let statements: i64 = found.try_get("statements")?;
-    if usize::try_from(statements).unwrap_or(0) < connection.cached_statements_size() {
-        return Ok(false);
-    }
-    if !found.try_get::<bool, _>("ready")? {
-        // Safe: the server has quoted it.
-        sqlx::raw_sql(AssertSqlSafe(found.try_get::<String, _>("prepare")?)).execute(connection).await?;
-    }
-    Ok(true)
-}
-
-/// Whether a prepared statement is missing.
-fn lacks_statement(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "26000")
-}
-
-impl StepTransaction {
     /// Begins it anew if it was begun for another run.
     async fn reuse_for(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
             // It is empty, so nothing of it remains.
-            commit_and_begin(&mut self.transaction, "").await?;
+            commit_and_begin(&mut self.transaction).await?;
         }
         Ok(self)
     }
@@ -287,16 +363,33 @@ impl StepTransaction {
         Ok(current.as_deref() == Some(MARKED))
     }
 
+    /// Closes the connection in the end.
+    pub(crate) fn close_in_the_end(&mut self) {
+        self.transaction.connection.close_on_drop();
+    }
+
+    /// Closes the connection in place of a rollback: it is out of step with the server, so that a ROLLBACK could get the answer
+    /// to something else.
+    pub(crate) fn abandon(&mut self) {
+        self.is_abandoned = true;
+    }
+
     /// Rolls back. An error means that the connection is lost: then the server rolls back.
-    pub(crate) async fn rollback(self) -> sqlx::Result<()> {
-        let Self { mut transaction, permit, .. } = self;
-        // Otherwise the innermost would be rolled back in place of the whole.
-        while PgTransactionManager::get_transaction_depth(&transaction) > 1 {
-            PgTransactionManager::rollback(&mut transaction).await?;
+    ///
+    /// A server that refuses a ROLLBACK has answered something else, such as an open COPY. Then the connection is closed.
+    async fn rollback(self) -> sqlx::Result<()> {
+        let Self { mut transaction, permit, is_abandoned, .. } = self;
+        if is_abandoned {
+            return Ok(());
         }
-        let rolled_back = transaction.rollback().await;
-        drop(permit);
-        rolled_back
+        match transaction.rollback().await {
+            Ok(()) => {
+                transaction.give_back(Some(permit));
+                Ok(())
+            }
+            Err(error) if is_transient_in_step(&error) => Err(error),
+            Err(_) => Ok(()),
+        }
     }
 }
 
@@ -365,7 +458,10 @@ pub(crate) enum RolledBack {
     /// It had no transaction.
     Nothing,
     /// It had a transaction of the engine.
-    Transaction,
+    Transaction {
+        /// See [`StepTransaction::is_fresh`].
+        is_fresh: bool,
+    },
     /// The connection of its transaction was lost.
     LostConnection,
 }
@@ -376,9 +472,10 @@ pub(crate) async fn roll_back(opened: Option<StepTransaction>) -> RolledBack {
     let Some(opened) = opened else {
         return RolledBack::Nothing;
     };
+    let is_fresh = opened.is_fresh;
     match tokio::time::timeout(ROLLBACK_LIMIT, tokio::spawn(opened.rollback())).await {
         Ok(Ok(Err(_))) => RolledBack::LostConnection,
-        _ => RolledBack::Transaction,
+        _ => RolledBack::Transaction { is_fresh },
     }
 }
 
@@ -444,9 +541,9 @@ mod tests {
         let standby = primary.standby().await.unwrap();
         let pool = PgPool::connect_with(standby.connect_options()).await.unwrap();
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
-        assert!(connections.begin(&saga, RUN).await.is_err());
+        assert!(connections.begin(&saga, RUN, false).await.is_err());
         sqlx::query("SELECT pg_promote()").execute(&pool).await.unwrap();
-        let opened = connections.begin(&saga, RUN).await.unwrap();
+        let opened = connections.begin(&saga, RUN, false).await.unwrap();
         opened.rollback().await.unwrap();
     }
 
@@ -456,7 +553,7 @@ mod tests {
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         sqlx::raw_sql("CREATE TABLE done (step bigint)").execute(&pool).await.unwrap();
         for step in 1..=3_u32 {
-            let mut opened = connections.begin(&saga, RUN).await.unwrap();
+            let mut opened = connections.begin(&saga, RUN, false).await.unwrap();
             let insert = sqlx::query("INSERT INTO done VALUES ($1)").bind(i64::from(step));
             insert.execute(&mut *opened.transaction).await.unwrap();
             connections.commit(opened, Some(RUN)).await.unwrap();
@@ -465,9 +562,10 @@ mod tests {
             // No other task has run since, so it has not been given back.
             connections.idle.put(kept);
         }
-        let opened = connections.begin(&saga, RUN).await.unwrap();
+        let opened = connections.begin(&saga, RUN, false).await.unwrap();
         connections.commit(opened, None).await.unwrap();
         assert!(connections.idle.take().is_none(), "the run has ended");
+        drop(connections.take(&saga, RUN).await.unwrap());
         assert_eq!(lock(&connections.queue).free, 1);
         let steps: i64 = sqlx::query_scalar("SELECT count(*) FROM done").fetch_one(&pool).await.unwrap();
         assert_eq!(steps, 3);
@@ -480,13 +578,13 @@ mod tests {
         let pool = database("another_run").await;
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
         for (run, is_later) in [(RUN, false), (Uuid::from_u128(2), true)] {
-            let opened = connections.begin(&saga, RUN).await.unwrap();
+            let opened = connections.begin(&saga, RUN, false).await.unwrap();
             connections.commit(opened, Some(RUN)).await.unwrap();
             let kept = connections.idle.take().expect("nothing else has run since");
             let now = sqlx::query_scalar("SELECT clock_timestamp()::text");
             let meanwhile: String = now.fetch_one(&pool).await.unwrap();
             connections.idle.put(kept);
-            let mut opened = connections.begin(&saga, run).await.unwrap();
+            let mut opened = connections.begin(&saga, run, false).await.unwrap();
             let later = sqlx::query_scalar("SELECT now() > $1::timestamptz").bind(meanwhile);
             let later: bool = later.fetch_one(&mut *opened.transaction).await.unwrap();
             assert_eq!(later, is_later);
@@ -499,7 +597,7 @@ mod tests {
     async fn step_that_waits_during_a_commit_gets_the_connection() {
         let pool = database("meanwhile").await;
         let (connections, saga) = (StepTransactions::new(pool.clone(), 1, ""), Saga::Borrowed("saga"));
-        let opened = connections.begin(&saga, RUN).await.unwrap();
+        let opened = connections.begin(&saga, RUN, false).await.unwrap();
         let [gone, waits] =
             [(); 2].map(|()| Permit::acquire_or_enqueue(&connections.queue, &saga).err().unwrap());
         drop(gone);
@@ -515,7 +613,7 @@ mod tests {
         let only = PgPoolOptions::new().max_connections(1);
         let only = only.connect_with((*pool.connect_options()).clone()).await.unwrap();
         let (connections, saga) = (StepTransactions::new(only.clone(), 1, ""), Saga::Borrowed("saga"));
-        let opened = connections.begin(&saga, RUN).await.unwrap();
+        let opened = connections.begin(&saga, RUN, false).await.unwrap();
         connections.commit(opened, Some(RUN)).await.unwrap();
         let mut connection = only.acquire().await.unwrap();
         let held = "SELECT current_setting('scoop_run.claim', true)";
