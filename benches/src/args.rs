@@ -22,9 +22,10 @@ usage: scoop-bench [options]               measure
   --finished N       B8, B22: finished runs in the history (1000000)
   --backlog N        B9, fairness: ready runs (200000, 100000)
   --sleeping N        B10, B18, B22: sleeping and waiting runs (1000000)
+  --rate N           B26: runs offered in each second (800)
   --executions N      B20: executions of one run (1000000)
   --long             B13, too: 30 minutes, or
-  --minutes N        as many as this
+  --minutes N        as many as this; B26, too, for so many minutes each
   --builds           B16, too: builds from nothing
   --peers DIR        run each program in there beside it, see benches/README.md";
 
@@ -71,7 +72,9 @@ pub(crate) struct Settings {
     pub(crate) sleeping: i64,
     /// Executions of the run of B20.
     pub(crate) executions: u64,
-    /// The duration of B13, which is left out without it.
+    /// The runs that B26 offers in each second.
+    pub(crate) rate: u32,
+    /// The duration of B13 and of each load of B26, which are left out without it.
     pub(crate) minutes: Option<u32>,
     pub(crate) builds: bool,
     pub(crate) peers: Option<PathBuf>,
@@ -92,6 +95,7 @@ impl Default for Settings {
             backlog: None,
             sleeping: 1_000_000,
             executions: 1_000_000,
+            rate: 800,
             minutes: None,
             builds: false,
             peers: None,
@@ -166,6 +170,7 @@ fn settings(words: &[String]) -> Outcome<Settings> {
             "--backlog" => settings.backlog = Some(number(word, value()?)?),
             "--sleeping" => settings.sleeping = number(word, value()?)?,
             "--executions" => settings.executions = number(word, value()?)?,
+            "--rate" => settings.rate = number(word, value()?)?,
             "--long" => settings.minutes = settings.minutes.or(Some(30)),
             "--minutes" => settings.minutes = Some(number(word, value()?)?),
             "--builds" => settings.builds = true,

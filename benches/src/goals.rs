@@ -101,7 +101,7 @@ impl Goal {
 }
 
 /// All goals, in the order of the table.
-pub(crate) const GOALS: [Goal; 137] = [
+pub(crate) const GOALS: [Goal; 149] = [
     rate("B1", "3-step saga, one INSERT a step through `tx()`", "steps/s", STEP, 1.1, 1.4),
     processor("B1 processor"),
     figure("B1 protocol", "the same beside a step that is recorded in a table like ours", "steps/s")
@@ -305,6 +305,80 @@ pub(crate) const GOALS: [Goal; 137] = [
     figure("B25 queue", "launches with a limit of the queue that is not reached ÷ without", "launches/s")
         .beside("B7 single")
         .more_is_better(),
+    rate(
+        "B26",
+        "one-step sagas at a steady rate beside an open snapshot ÷ without",
+        "runs/s",
+        "without",
+        0.95,
+        0.0,
+    )
+    .without_aim(),
+    cost("B26 p99", "the same: launch to the start of the step, p99", "ms", 2.0, 0.0)
+        .beside("without")
+        .judged_by_ratio()
+        .without_aim(),
+    cost("B26 blocks", "the same: blocks for each run, in the last minute", "blocks", 1.1, 0.0)
+        .beside("first minute")
+        .judged_by_ratio()
+        .without_aim(),
+    rate(
+        "B26 queries",
+        "the same beside three overlapping queries of two minutes each ÷ without",
+        "runs/s",
+        "without",
+        0.95,
+        0.0,
+    )
+    .without_aim(),
+    cost("B26 queries p99", "the same: launch to the start of the step, p99", "ms", 2.0, 0.0)
+        .beside("without")
+        .judged_by_ratio()
+        .without_aim(),
+    cost("B26 queries blocks", "the same: blocks for each run, in the last minute", "blocks", 1.1, 0.0)
+        .beside("first minute")
+        .judged_by_ratio()
+        .without_aim(),
+    rate(
+        "B26 by key",
+        "the same with limits by key, beside an open snapshot ÷ without",
+        "runs/s",
+        "without",
+        0.95,
+        0.0,
+    )
+    .without_aim(),
+    cost("B26 by key p99", "the same: launch to the start of the step, p99", "ms", 2.0, 0.0)
+        .beside("without")
+        .judged_by_ratio()
+        .without_aim(),
+    cost("B26 by key blocks", "the same: blocks for each run, in the last minute", "blocks", 1.1, 0.0)
+        .beside("first minute")
+        .judged_by_ratio()
+        .without_aim(),
+    rate(
+        "B26 by key queries",
+        "the same beside three overlapping queries ÷ without",
+        "runs/s",
+        "without",
+        0.95,
+        0.0,
+    )
+    .without_aim(),
+    cost("B26 by key queries p99", "the same: launch to the start of the step, p99", "ms", 2.0, 0.0)
+        .beside("without")
+        .judged_by_ratio()
+        .without_aim(),
+    cost(
+        "B26 by key queries blocks",
+        "the same: blocks for each run, in the last minute",
+        "blocks",
+        1.1,
+        0.0,
+    )
+    .beside("first minute")
+    .judged_by_ratio()
+    .without_aim(),
     figure("F1 idle", "lone 3-step saga with `tx()`, launch to committed, nothing else to do, p99", "ms"),
     beside_idle("F1", "the same beside a backlog of another handler, p99"),
     figure("F1 p50", "the same, p50", "ms").beside("idle p50"),

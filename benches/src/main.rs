@@ -21,6 +21,7 @@ mod idle;
 mod latency;
 mod launches;
 mod limits;
+mod old_snapshots;
 mod os_process;
 mod outcome;
 mod pages;
@@ -52,9 +53,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 28] = [
+const MEASURES: [&str; 29] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "B17", "B18", "B19", "B20", "B21", "B22", "B23", "B24", "B25", "F", "CEILINGS", "PEERS",
+    "B17", "B18", "B19", "B20", "B21", "B22", "B23", "B24", "B25", "B26", "F", "CEILINGS", "PEERS",
 ];
 
 /// The measures of a quick look.
@@ -159,6 +160,7 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B23" => retention::measure(bench).await,
         "B24" => telemetry::measure(bench).await,
         "B25" => limits::measure(bench).await,
+        "B26" => old_snapshots::measure(bench).await,
         "F" => fairness::measure(bench).await,
         "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,

@@ -78,8 +78,9 @@ BEGIN
                    CASE WHEN e.detached_root IS NULL THEN locked_run.id END,
                    CASE WHEN e.detached_root IS NULL THEN locked_run.lineage ELSE ARRAY[e.detached_root] END || h.run,
                    e.id, h.topic, h.handler,
-                   -- a deadline before the due time wins
-                   least(coalesce(e.due, clock_timestamp() + e.at * interval '1 microsecond'), give_up.at),
+                   -- a deadline before the due time wins; not in the past: claims may have gone on from there
+                   greatest(least(coalesce(e.due, clock_timestamp() + e.at * interval '1 microsecond'), give_up.at),
+                            clock_timestamp()),
                    last_event,
                    CASE WHEN e.context IS NULL THEN new_context ELSE nullif(e.context, '{}') END,
                    CASE WHEN in_rollback AND e.detached_root IS NULL THEN clock_timestamp() END,

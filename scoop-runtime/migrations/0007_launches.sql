@@ -86,8 +86,8 @@ BEGIN
         INSERT INTO scoop.run
             (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
         SELECT d.root, d.run, ARRAY[d.root, d.run], d.id, d.topic, d.handler,
-               -- a run that has to give up before it is due does so in time
-               least(coalesce(d.due, r.created_at), d.give_up_at), r.created_at, nullif(d.context, '{}'), d.give_up_at
+               -- a run that has to give up before it is due does so in time; not in the past: claims may have gone on from there
+               greatest(least(coalesce(d.due, r.created_at), d.give_up_at), r.created_at), r.created_at, nullif(d.context, '{}'), d.give_up_at
         FROM (
             SELECT a.*, h.handler, scoop.gen_uuid_v7() AS run,
                    (SELECT min(deadline) FROM unnest(a.deadlines) deadline) AS give_up_at

@@ -13,3 +13,4 @@ WITH queue AS (
     ) r
 ),
 {taken_under_key}
+SELECT c.* FROM result c ORDER BY c.ready_at

@@ -1,7 +1,7 @@
 -- Puts parked runs back into their queues, with the time at which they were ready: of each of these keys so many, in the order of
 -- their queue times. Only runs of the queues from which the claimer claims: another one, of a topic that is paused for example, would
 -- take the place of its key and leave it unused. It follows limit_lock.sql in its transaction. Returns the keys, with how many
--- runs of each.
+-- runs of each, and since when the first of them is ready.
 -- Locks: the rows of these runs, without those that other transactions have locked.
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 keys, $5 how many runs of each
 WITH next AS MATERIALIZED (
@@ -28,6 +28,10 @@ unparked AS (
     UPDATE scoop.run r
     SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM next))
-    RETURNING r.limit_key
+    RETURNING r.limit_key, r.ready_at
 )
-SELECT r.limit_key::text AS key, count(*) AS runs FROM unparked r GROUP BY r.limit_key
+SELECT r.limit_key::text AS key, count(*) AS runs,
+       -- in a range that programs can read
+       greatest('0001-01-01 00:00+00', min(r.ready_at)) AS since
+FROM unparked r
+GROUP BY r.limit_key

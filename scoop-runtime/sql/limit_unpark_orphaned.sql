@@ -1,4 +1,4 @@
--- Returns parked runs to their queues whose saga has no limit by key any more: they were locked when it changed, or its row is
+-- Returns parked runs to their queues, as ready from now on, whose saga has no limit by key any more: they were locked when it changed, or its row is
 -- lost. Goes through the index of parked runs from one handler to the next. Returns the handlers.
 -- Locks: the rows of these runs, without those that other transactions have locked.
 -- $1 how many of a handler at most
@@ -36,7 +36,7 @@ orphaned AS MATERIALIZED (
 ),
 returned AS (
     UPDATE scoop.run r
-    SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
+    SET ready_at = clock_timestamp(), parked_since = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM orphaned))
     RETURNING r.handler
 )

@@ -57,8 +57,8 @@ delivered AS (
            CASE WHEN d.claimed_here THEN 'running' ELSE 'ready' END::scoop.run_state,
            CASE WHEN d.claimed_here THEN $2 END,
            CASE WHEN d.claimed_here THEN 1 ELSE 0 END,
-           -- a run that has to give up before it is due does so in time
-           least(coalesce(d.due, r.created_at), d.give_up_at),
+           -- a run that has to give up before it is due does so in time; not in the past: claims may have gone on from there
+           greatest(least(coalesce(d.due, r.created_at), d.give_up_at), r.created_at),
            CASE WHEN d.claimed_here THEN greatest(clock_timestamp(), r.created_at + interval '1 microsecond')
                 ELSE r.created_at END,
            nullif(d.context, '{}'), d.give_up_at

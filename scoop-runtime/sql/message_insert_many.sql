@@ -25,8 +25,8 @@ delivered AS (
     INSERT INTO scoop.run
         (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
     SELECT m.root, h.run, ARRAY[m.root, h.run], m.id, h.topic, h.handler,
-           -- a run that has to give up before it is due does so in time
-           least(coalesce(m.due, m.at), m.give_up_at), m.at, m.context, m.give_up_at
+           -- a run that has to give up before it is due does so in time; not in the past: claims may have gone on from there
+           greatest(least(coalesce(m.due, m.at), m.give_up_at), m.at), m.at, m.context, m.give_up_at
     FROM launched m
     CROSS JOIN LATERAL (
         SELECT h.topic, h.handler,

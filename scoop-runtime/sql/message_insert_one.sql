@@ -14,8 +14,9 @@ delivered AS (
     INSERT INTO scoop.run
         (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
     SELECT $2, h.run, ARRAY[$2, h.run], $1, h.topic, h.handler,
-           -- a run that has to give up before it is due does so in time
-           least(coalesce($8, pg_catalog.statement_timestamp()), $9), pg_catalog.statement_timestamp(), $7, $9
+           -- a run that has to give up before it is due does so in time; not in the past: claims may have gone on from there
+           greatest(least(coalesce($8, pg_catalog.statement_timestamp()), $9), pg_catalog.statement_timestamp()),
+           pg_catalog.statement_timestamp(), $7, $9
     FROM (
         SELECT h.topic, h.handler,
                CASE WHEN pg_catalog.row_number() OVER () OPERATOR(pg_catalog.=) 1 THEN $4 ELSE scoop.gen_uuid_v7()

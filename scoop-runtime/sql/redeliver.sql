@@ -99,8 +99,8 @@ inserted_events AS (
 INSERT INTO scoop.run
     (root, id, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
 SELECT l.root, h.run, ARRAY[l.root, h.run], l.message_id, h.topic, h.handler,
-       -- a run that has to give up before it is due does so in time
-       least(coalesce(l.due, l.at), l.give_up_at), l.at, l.context, l.give_up_at
+       -- a run that has to give up before it is due does so in time; not in the past: claims may have gone on from there
+       greatest(least(coalesce(l.due, l.at), l.give_up_at), l.at), l.at, l.context, l.give_up_at
 FROM launched l
 CROSS JOIN LATERAL (
     SELECT h.topic, h.handler, scoop.gen_uuid_v7() AS run

@@ -1,10 +1,12 @@
 -- Returns in how many seconds the next run of this worker is ready, the next waiting run is overdue, or a pause is over;
 -- negative if that is past, null if there is none. Also whether a pause is over; and whether a worker is dead, which costs next to nothing where all live; the
 -- current topology; and the suspect that has been ready longest, with its queue.
+-- Runs that are ready later than in a day are not looked for: of those that wait for a signal, only dead entries may be left.
 -- Locks: the advisory locks of the dead, for the moment.
 -- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker, $5
--- whether it may claim a suspect, $6 for each queue how far it has been worked off, null where all of it is to be looked at; the
--- same $7 of the runs with high and $8 of those with low priority
+-- whether it may claim a suspect, $6 for each queue the position, null where all of it is to be looked at; the
+-- same $7 of the runs with high and $8 of those with low priority; $9 the transactions in progress at the last look, and $10 since when
+-- runs of each may be ready, null if that is unknown
 --
 -- Of many queues only those of handlers with ready runs are looked at. A queue is read from the known position, as in run_claim.sql.
 WITH RECURSIVE own_queue AS MATERIALIZED (
@@ -12,7 +14,32 @@ WITH RECURSIVE own_queue AS MATERIALIZED (
     FROM unnest($2::text[], $1::text[], $4::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[])
         AS own (handler, topic, lane, reached, reached_high, reached_low)
 ),
+late AS MATERIALIZED (
+    SELECT min(coalesce(open.since, '-infinity')) AS since
+    FROM unnest($9::text[], $10::timestamptz[]) AS open (xid, since)
+    WHERE pg_visible_in_snapshot(open.xid::xid8, (SELECT pg_current_snapshot()))
+),
 {near_queues},
+first_run AS MATERIALIZED (
+    -- in a range that allows the calculation, as a row may have an infinite time
+    SELECT min(greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.ready_at))) AS ready_at
+    FROM near_queue
+    CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
+    CROSS JOIN LATERAL (
+        SELECT r.ready_at
+        FROM scoop.run r
+        WHERE r.state = 'ready' AND r.handler = near_queue.handler AND r.topic = near_queue.topic
+          AND r.reserved_for = near_queue.lane AND scoop.priority_of(r.context) = level.priority
+          AND r.ready_at >= least(
+              coalesce(CASE level.priority WHEN 0 THEN near_queue.reached WHEN 1 THEN near_queue.reached_high
+                                           ELSE near_queue.reached_low END, '-infinity'),
+              (SELECT since FROM late))
+          AND r.ready_at <= (SELECT clock_timestamp() + interval '1 day')
+          AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+        ORDER BY r.ready_at
+        LIMIT 1
+    ) r
+),
 suspect AS MATERIALIZED (
     SELECT r.root, r.id, r.topic, r.handler, r.reserved_for, r.ready_at
     FROM scoop.run r
@@ -25,23 +52,7 @@ first_pause AS MATERIALIZED (
     SELECT p.until FROM scoop.pause p WHERE p.until IS NOT NULL ORDER BY p.until LIMIT 1
 )
 SELECT extract(epoch FROM least(
-           -- in a range that allows the calculation, as a row may have an infinite time
-           (SELECT min(greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.ready_at)))
-            FROM near_queue
-            CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
-            CROSS JOIN LATERAL (
-                SELECT r.ready_at
-                FROM scoop.run r
-                WHERE r.state = 'ready' AND r.handler = near_queue.handler AND r.topic = near_queue.topic
-                  AND r.reserved_for = near_queue.lane AND scoop.priority_of(r.context) = level.priority
-                  AND r.ready_at >= least(
-                      coalesce(CASE level.priority WHEN 0 THEN near_queue.reached WHEN 1 THEN near_queue.reached_high
-                                                   ELSE near_queue.reached_low END, '-infinity'),
-                      (SELECT clock_timestamp() - interval '1 second'))
-                  AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
-                ORDER BY r.ready_at
-                LIMIT 1
-            ) r),
+           (SELECT ready_at FROM first_run),
            (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', ready_at)) FROM suspect),
            (SELECT greatest('0001-01-01 00:00+00', least('9999-12-31 00:00+00', r.give_up_at))
             FROM scoop.run r

@@ -11,7 +11,8 @@ SET state = 'ready',
         WHEN b.reason IS NULL THEN clock_timestamp()
         WHEN NOT b.granted THEN clock_timestamp() + make_interval(secs => b.pause)
         WHEN r.giving_up THEN clock_timestamp()
-        ELSE least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at)
+        -- not in the past: claims may have gone on from there
+        ELSE greatest(least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at), clock_timestamp())
     END,
     (attempts, retries, tried_under) = (
         SELECT t.attempts + (NOT b.granted)::int, t.retries + b.granted::int, t.tried_under

@@ -109,7 +109,9 @@ impl World {
             .filter_map(|seen| {
                 let mut launches = events.iter().filter(|it| it.kind == EventKind::Emitted);
                 let launch = launches.find(|it| it.message_id == seen.message_id)?;
-                let ready_at = launch.context.not_before().unwrap_or_else(|| launch.at.into());
+                // For a past time, it is ready from its launch on.
+                let at = launch.at.into();
+                let ready_at = launch.context.not_before().map_or(at, |not_before| not_before.max(at));
                 let queue_time = Priority::of(&launch.context).queue_time(ready_at);
                 Some(Times { launched_at: launch.at, queue_time, began_at: seen.at })
             })

@@ -1,4 +1,4 @@
--- Claims the first $5 runs of `queue`, as run_claim.sql says. {counted} is what else a claim under a key writes.
+-- Claims the first $5 runs of `queue`, as run_claim.sql says: `result`. {counted} is what else a claim under a key writes.
 taken AS (
     SELECT r.ctid
     FROM queue
@@ -37,19 +37,20 @@ begun AS (
            ) ELSE context END
     FROM claimed
     WHERE epoch = unclaimed_epoch + 1
+),
+result AS (
+    SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back,
+           c.rollback_requested,
+           c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
+           c.outputs, c.failure,
+           c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
+           c.execution, c.execution_since, c.payload_of, c.signalled_by,
+           c.rollback_since IS NOT NULL AS undoing,
+           scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
+           (SELECT m.payload FROM scoop.message m WHERE m.id = coalesce(c.payload_of, c.message_id)) AS payload,
+           CASE WHEN c.epoch > c.unclaimed_epoch + 1 AND (
+               SELECT child.id FROM scoop.run child
+               WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
+           ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
+    FROM claimed c
 )
-SELECT c.ready_at, c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back,
-       c.rollback_requested,
-       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
-       c.outputs, c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
-       c.execution, c.execution_since, c.payload_of, c.signalled_by,
-       c.rollback_since IS NOT NULL AS undoing,
-       scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
-       (SELECT m.payload FROM scoop.message m WHERE m.id = coalesce(c.payload_of, c.message_id)) AS payload,
-       CASE WHEN c.epoch > c.unclaimed_epoch + 1 AND (
-           SELECT child.id FROM scoop.run child
-           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
-       ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
-FROM claimed c
-ORDER BY c.ready_at

@@ -22,8 +22,9 @@ use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
 use crate::completion::RunEnd;
-use crate::store::{ClaimedRun, Lanes, QueueCursors, SetAside, Unclaimed};
+use crate::store::{ClaimedRun, Lanes, QueueCursors, QueueLook, SetAside, Unclaimed};
 use crate::telemetry::{self, metrics};
+use crate::util::sync::lock;
 
 /// The number of runs claimed at once. More brings nothing, as measured.
 const BATCH_MAX: usize = 100;
@@ -40,14 +41,27 @@ const FILTER_HANDLERS_ABOVE: usize = 20;
 /// broke, and after the first reconciliation.
 const RECHECK_AFTER: Duration = Duration::from_secs(1);
 
-/// The interval at which a claim reads the queues from the beginning; other claims continue at the position of the last
-/// one. Runs that were hidden from a claim are visible by then.
-const CURSOR_RESET_INTERVAL: Duration = Duration::from_millis(200);
+/// The interval at which a look begins earlier than its position: a statement may have read the clock long before its transaction began.
+const LOOK_BACK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The pause after a look at whole queues is at least this multiple of its duration. A look may have to pass many dead
-/// entries, as long as a snapshot keeps these from being removed: such looks take a twentieth of the time at most.
-const CURSOR_RESET_PAUSE: u32 = 20;
-const CURSOR_RESET_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The pauses between looks at whole queues. These are a safety net: what the positions rest on may not hold, after a fail-over for
+/// example.
+const WHOLE_LOOK_PAUSES: Pauses = Pauses { min: Duration::from_secs(60), of_duration: 100 };
+
+/// The same where runs return to their queues with an earlier time: other processes do not know of them.
+pub(super) const PAUSES_WHERE_RUNS_RETURN: Pauses =
+    Pauses { min: Duration::from_millis(200), of_duration: 20 };
+
+/// The longest pause between looks at whole queues.
+const WHOLE_LOOK_PAUSE_MAX: Duration = Duration::from_secs(600);
+
+/// The pauses between looks at whole queues. Such a look passes all dead entries that an old snapshot keeps from being removed. So a
+/// pause is a multiple of the duration of the look before it, too.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses {
+    min: Duration,
+    of_duration: u32,
+}
 
 /// The first pause before the claimer looks for the commit of a foreign transaction; it doubles each time.
 const POLL_MIN: Duration = Duration::from_millis(2);
@@ -72,89 +86,132 @@ struct ClaimerState {
 
 impl ClaimerState {
     fn new() -> Self {
-        Self { more: false, recheck_at: None, progress: QueueProgress::new() }
+        Self { more: false, recheck_at: None, progress: QueueProgress::default() }
     }
 
     /// The time of the next look without a signal.
     fn next_wakeup(&self) -> Option<Instant> {
-        self.progress.look_back_at().into_iter().chain(self.recheck_at).min()
+        // What a claim left although it had slots was locked.
+        let left_at = self.progress.cursors.has_left().then_some(self.progress.back_at);
+        self.progress.look_back_at().into_iter().chain(left_at).chain(self.recheck_at).min()
     }
 }
 
-/// The positions in the queues, which are dropped at intervals.
+/// The positions in the queues, and when the next looks begin before them.
 pub(super) struct QueueProgress {
     cursors: QueueCursors,
-    /// The time at which the queues are read from the beginning again.
-    reset_at: Instant,
+    /// The topology of the queues.
+    topology: i64,
+    /// The time from which the next look begins earlier than its position.
+    back_at: Instant,
+    /// Whether the last look began at its position, and may have missed a run.
+    may_skip_runs: bool,
+    pauses: Pauses,
+    /// The time from which the next look is at whole queues.
+    whole_at: Instant,
+    /// The begin of the look under way, if it is at whole queues.
+    whole_since: Option<Instant>,
     /// How often the positions were dropped.
     resets: u64,
-    /// The last claim may have missed a run.
-    may_skip_runs: bool,
-    /// The begin of the look under way, if that is from the beginning.
-    whole_since: Option<Instant>,
 }
 
-/// The positions in some queues at the begin of a claim, which may end after they are dropped.
+/// The positions at the begin of a claim, which may end after they are dropped.
 pub(super) struct Positions {
     pub(super) cursors: QueueCursors,
     resets: u64,
-    since: Instant,
+}
+
+impl Default for QueueProgress {
+    fn default() -> Self {
+        Self::with_pauses(WHOLE_LOOK_PAUSES)
+    }
 }
 
 impl QueueProgress {
-    pub(super) fn new() -> Self {
-        let (cursors, reset_at) = (QueueCursors::default(), Instant::now());
-        Self { cursors, reset_at, resets: 0, may_skip_runs: false, whole_since: None }
+    pub(super) fn with_pauses(pauses: Pauses) -> Self {
+        let now = Instant::now();
+        Self {
+            cursors: QueueCursors::default(),
+            topology: 0,
+            back_at: now,
+            may_skip_runs: false,
+            pauses,
+            whole_at: now,
+            whole_since: None,
+            resets: 0,
+        }
     }
 
     /// Drops the positions.
     pub(super) fn reset(&mut self) {
-        *self = Self { resets: self.resets + 1, ..Self::new() };
+        *self = Self { resets: self.resets + 1, topology: self.topology, ..Self::with_pauses(self.pauses) };
+    }
+
+    /// Drops the positions if the queues are others: runs may have returned to them.
+    pub(super) fn follow(&mut self, topology: i64) {
+        if self.topology != topology {
+            self.topology = topology;
+            self.reset();
+        }
     }
 
     /// The positions for a look at the queues now.
     pub(super) fn cursors(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
-        if self.reset_at <= now {
+        if self.whole_at <= now {
             self.reset();
-            self.reset_at = now + CURSOR_RESET_INTERVAL;
-            self.whole_since = Some(now);
+            self.whole_at = now + self.pauses.min;
         }
-        self.may_skip_runs = self.cursors.may_skip_runs();
+        if self.cursors.is_at_the_beginning() {
+            self.whole_since.get_or_insert(now);
+        }
+        self.may_skip_runs = now < self.back_at;
+        if !self.may_skip_runs {
+            self.cursors.look_back();
+            self.back_at = now + LOOK_BACK_INTERVAL;
+        }
         &mut self.cursors
     }
 
-    /// Ends a look at the queues. One from the beginning is repeated after a multiple of its duration.
+    /// Ends a look. One at whole queues is repeated after a multiple of its duration.
     pub(super) fn end_look(&mut self) {
         if let Some(since) = self.whole_since.take() {
-            self.pause_after(since.elapsed());
+            let pause = since.elapsed().saturating_mul(self.pauses.of_duration).min(WHOLE_LOOK_PAUSE_MAX);
+            self.whole_at = self.whole_at.max(Instant::now() + pause);
         }
     }
 
-    fn pause_after(&mut self, duration: Duration) {
-        let pause = duration.saturating_mul(CURSOR_RESET_PAUSE);
-        self.reset_at = self.reset_at.max(Instant::now() + pause.min(CURSOR_RESET_PAUSE_MAX));
+    /// The positions as they are.
+    pub(super) fn known(&self) -> &QueueCursors {
+        &self.cursors
     }
 
-    /// The positions in these queues, for a claim beside which others advance them.
-    pub(super) fn positions(&mut self, lanes: &Lanes) -> Positions {
-        let cursors = self.cursors().within(lanes);
-        Positions { cursors, resets: self.resets, since: Instant::now() }
+    /// Records a look for ready queues.
+    pub(super) fn looked_for_ready(&mut self, lanes: &Lanes, ready: &Lanes, look: &QueueLook) {
+        self.cursors.looked_for_ready(lanes, ready, look);
+        self.end_look();
     }
 
-    /// Advances the queues as far as a claim from these positions has come, unless they were dropped meanwhile.
-    pub(super) fn advance(&mut self, from: &Positions, taken: QueueCursors) {
+    /// The positions for a claim now, which may end after they are dropped.
+    pub(super) fn positions(&mut self) -> Positions {
+        Positions { cursors: self.cursors().clone(), resets: self.resets }
+    }
+
+    /// Advances the positions as far as a claim from these has come, unless they were dropped meanwhile.
+    pub(super) fn advance(&mut self, from: &Positions, advanced: Option<QueueCursors>) {
         if from.resets == self.resets {
-            self.cursors.extend(taken);
-            if !from.cursors.may_skip_runs() {
-                self.pause_after(from.since.elapsed());
+            if let Some(advanced) = advanced {
+                self.cursors = advanced;
             }
+            self.end_look();
         }
     }
 
     /// The time of the next look if the last one may have missed a run.
     pub(super) fn look_back_at(&self) -> Option<Instant> {
-        self.may_skip_runs.then_some(self.reset_at)
+        let back_at = self.may_skip_runs.then_some(self.back_at);
+        let whole_at = (!self.cursors.is_at_the_beginning()).then_some(self.whole_at);
+        back_at.into_iter().chain(whole_at).min()
     }
 }
 
@@ -260,7 +317,7 @@ async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> 
         return Ok(ClaimOutcome::Full);
     }
     let began = Instant::now();
-    let claimed = claim_ready(engine, limit, state.progress.cursors()).await?;
+    let claimed = claim_ready(engine, limit, &mut state.progress).await?;
     state.progress.end_look();
     metrics::claim_seconds().record(began.elapsed().as_secs_f64());
     metrics::claimed_runs(claimed.len());
@@ -308,17 +365,26 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
 async fn claim_ready(
     engine: &Engine,
     limit: usize,
-    progress: &mut QueueCursors,
+    progress: &mut QueueProgress,
 ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
     let mut lanes = engine.topology.lanes();
+    progress.follow(lanes.topology);
+    let cursors = progress.cursors();
     if lanes.len() > FILTER_HANDLERS_ABOVE {
-        lanes = Arc::new(engine.store.lanes_ready(&lanes, progress).await?);
+        let (ready, look) = engine.store.lanes_ready(&lanes, cursors).await?;
+        cursors.looked_for_ready(&lanes, &ready, &look);
+        lanes = Arc::new(ready);
     }
-    if lanes.len() == 0 {
-        return Ok(vec![]);
-    }
-    let shares = engine.running_counts.snapshot();
-    engine.store.claim(engine.claimer(), &lanes, limit, &shares, progress).await
+    let claimed = match lanes.len() {
+        0 => vec![],
+        _ => {
+            let shares = engine.running_counts.snapshot();
+            engine.store.claim(engine.claimer(), &lanes, limit, &shares, cursors).await?
+        }
+    };
+    // For the timer.
+    *lock(&engine.queue_cursors) = cursors.clone();
+    Ok(claimed)
 }
 
 fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
@@ -373,90 +439,82 @@ pub(super) async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Snapshot;
+
+    /// A look of all queues by a claim that leaves nothing.
+    fn look(progress: &mut QueueProgress) {
+        let look = QueueLook { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
+        progress.cursors().looked(&Lanes::default(), &look, []);
+        progress.end_look();
+    }
 
     #[tokio::test(start_paused = true)]
     async fn claim_that_may_have_overlooked_runs_is_repeated_soon() {
         let (mut state, start) = (ClaimerState::new(), Instant::now());
         let claim = |state: &mut ClaimerState| {
-            let cursors = state.progress.cursors();
-            let overlooks = cursors.may_skip_runs();
-            let queue = ("topic", "handler", 0);
-            cursors.take(queue, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
-            (overlooks, state.next_wakeup())
+            look(&mut state.progress);
+            state.next_wakeup()
         };
-        assert_eq!(claim(&mut state), (false, None));
-        let soon = Some(start + CURSOR_RESET_INTERVAL);
-        assert_eq!(claim(&mut state), (true, soon));
-        tokio::time::advance(CURSOR_RESET_INTERVAL / 2).await;
-        assert_eq!(claim(&mut state), (true, soon), "not put off by others");
+        let whole = Some(start + WHOLE_LOOK_PAUSES.min);
+        assert_eq!(claim(&mut state), whole, "it began at the beginning");
+        let soon = Some(start + LOOK_BACK_INTERVAL);
+        assert_eq!(claim(&mut state), soon);
+        tokio::time::advance(LOOK_BACK_INTERVAL / 2).await;
+        assert_eq!(claim(&mut state), soon, "not put off by others");
         state.recheck_at = Some(start);
         assert_eq!(state.next_wakeup(), Some(start), "whichever is first");
         state.recheck_at = None;
-        tokio::time::advance(CURSOR_RESET_INTERVAL / 2).await;
-        assert_eq!(claim(&mut state), (false, None));
+        tokio::time::advance(LOOK_BACK_INTERVAL / 2).await;
+        assert_eq!(claim(&mut state), whole);
     }
 
     #[tokio::test(start_paused = true)]
     async fn look_at_whole_queues_is_repeated_after_a_multiple_of_its_duration() {
-        let mut progress = QueueProgress::new();
-        let taken = |progress: &mut QueueProgress| {
-            let time = time::OffsetDateTime::UNIX_EPOCH;
-            progress.cursors.take(("topic", "handler", 0), scoop_core::Priority::Normal, time);
+        let mut progress = QueueProgress::default();
+        let Pauses { min, of_duration } = WHOLE_LOOK_PAUSES;
+        let is_whole = |progress: &mut QueueProgress| {
+            let is_whole = progress.cursors().is_at_the_beginning();
+            look(progress);
+            is_whole
         };
-        let duration = CURSOR_RESET_INTERVAL * 2;
+        let duration = min / of_duration * 2;
         progress.cursors();
         tokio::time::advance(duration).await;
-        taken(&mut progress);
-        progress.end_look();
-        for _ in 1..CURSOR_RESET_PAUSE {
+        assert!(is_whole(&mut progress), "it has not ended");
+        for _ in 1..of_duration {
             tokio::time::advance(duration).await;
-            assert!(progress.cursors().may_skip_runs(), "it begins at the positions");
-            progress.end_look();
+            assert!(!is_whole(&mut progress));
         }
         tokio::time::advance(duration).await;
-        assert!(!progress.cursors().may_skip_runs());
-        taken(&mut progress);
-        progress.end_look();
-        assert_eq!(progress.reset_at, Instant::now() + CURSOR_RESET_INTERVAL, "it was short");
-        tokio::time::advance(CURSOR_RESET_INTERVAL).await;
-        let lanes = Lanes::unreserved(&["topic".into()], &["handler".into()]);
-        let from = progress.positions(&lanes);
-        tokio::time::advance(duration).await;
-        progress.advance(&from, QueueCursors::default());
-        assert_eq!(progress.reset_at, Instant::now() + duration * CURSOR_RESET_PAUSE, "a claim of its own");
-        let longest = Duration::from_secs(3_600);
-        tokio::time::advance(CURSOR_RESET_PAUSE_MAX).await;
+        assert!(is_whole(&mut progress));
+        assert_eq!(progress.whole_at, Instant::now() + min, "it was short");
+        tokio::time::advance(min).await;
         progress.cursors();
-        tokio::time::advance(longest).await;
+        tokio::time::advance(WHOLE_LOOK_PAUSE_MAX).await;
         progress.end_look();
-        assert_eq!(progress.reset_at, Instant::now() + CURSOR_RESET_PAUSE_MAX);
+        assert_eq!(progress.whole_at, Instant::now() + WHOLE_LOOK_PAUSE_MAX);
     }
 
     #[tokio::test(start_paused = true)]
     async fn claim_during_which_the_positions_were_dropped_advances_none() {
-        let (mut progress, lanes) =
-            (QueueProgress::new(), Lanes::unreserved(&["topic".into()], &["handler".into()]));
-        let taken = |handler: &str| {
-            let mut taken = QueueCursors::default();
-            let queue = ("topic", handler, 0);
-            taken.take(queue, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
-            taken
+        let mut progress = QueueProgress::default();
+        let advance = |progress: &mut QueueProgress, from: &Positions| {
+            let mut cursors = from.cursors.clone();
+            let look = QueueLook { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
+            cursors.looked(&Lanes::default(), &look, []);
+            progress.advance(from, Some(cursors));
+            !progress.known().is_at_the_beginning()
         };
-        let from = progress.positions(&lanes);
-        progress.advance(&from, taken("handler"));
-        progress.advance(&from, taken("other"));
-        let from = progress.positions(&lanes);
-        assert_eq!(from.cursors, taken("handler"), "only those of its queues");
-        progress.reset();
-        progress.advance(&from, taken("handler"));
-        assert!(!progress.cursors().may_skip_runs(), "the topology has changed");
-        let from = progress.positions(&lanes);
-        tokio::time::advance(CURSOR_RESET_INTERVAL).await;
+        let from = progress.positions();
+        assert!(advance(&mut progress, &from));
+        let from = progress.positions();
+        progress.follow(1);
+        assert!(!advance(&mut progress, &from), "the topology has changed");
+        let from = progress.positions();
+        tokio::time::advance(WHOLE_LOOK_PAUSES.min).await;
         progress.cursors();
-        progress.advance(&from, taken("handler"));
-        assert!(!progress.cursors().may_skip_runs(), "it is time to read the queues from the beginning");
-        let from = progress.positions(&lanes);
-        progress.advance(&from, taken("handler"));
-        assert!(progress.cursors().may_skip_runs());
+        assert!(!advance(&mut progress, &from), "it is time to look at whole queues");
+        let from = progress.positions();
+        assert!(advance(&mut progress, &from));
     }
 }

@@ -180,7 +180,7 @@ async fn begin_claims(
         }
         looks.add_ready(queues, &engine.wakeups.take_ready());
         let Some((queue, turn)) = looks.take_turn(queues, &engine.running_counts) else { return Ok(()) };
-        let positions = looks.progress.positions(&queue.lanes);
+        let positions = looks.progress(&queue.of).positions();
         claims.begin(engine, queue.clone(), turn, positions, (slots, permit));
     }
 }
@@ -198,7 +198,7 @@ fn record(
         looks.postpone(&saga, turn);
         return Ok(());
     };
-    looks.progress.advance(&positions, std::mem::take(&mut claimed.taken));
+    looks.advance(&saga, &positions, claimed.cursors.take());
     if topology != looks.topology {
         // It may be by a former limit.
         looks.add_turn(&saga, Turn::default());
@@ -226,8 +226,8 @@ async fn look(engine: &Engine, queues: &[LimitedQueue], looks: &mut Looks) -> sq
     let lanes = all_lanes(queues);
     looks.follow(lanes.topology);
     looks.add_ready(queues, &engine.wakeups.take_ready());
-    let ready = engine.store.lanes_ready(&lanes, looks.progress.cursors()).await?;
-    looks.progress.end_look();
+    let (ready, seen) = engine.store.lanes_ready(&lanes, &looks.cursors(queues)).await?;
+    looks.looked(queues, &ready, &seen);
     for queue in queues {
         let saga = &queue.of.saga;
         if looks.is_postponed(saga) {
@@ -257,7 +257,10 @@ async fn offer_all(engine: &Arc<Engine>, queues: &[LimitedQueue], looks: &mut Lo
     for queue in queues {
         let saga = &queue.of.saga;
         if let Some(turn) = looks.unoffered(saga) {
-            let offered = offer(engine, queue, &turn.freed, turn.may_return).await?;
+            let (freed, may_return) = (turn.freed.clone(), turn.may_return);
+            let positions = looks.progress(&queue.of).positions();
+            let (offered, advanced) = offer(engine, queue, &freed, may_return, &positions.cursors).await?;
+            looks.advance(saga, &positions, advanced);
             looks.end_offer(saga, offered);
             is_done &= looks.unoffered(saga).is_none();
         }
@@ -281,24 +284,25 @@ async fn offer(
     queue: &LimitedQueue,
     freed: &FreedKeys,
     may_return: bool,
-) -> sqlx::Result<Offer> {
-    let mut next_page = None;
+    cursors: &QueueCursors,
+) -> sqlx::Result<(Offer, Option<QueueCursors>)> {
+    let (mut next_page, mut advanced) = (None, None);
     if may_return || !freed.is_empty() {
-        // It takes no run, so it needs no key, and no position in a queue.
-        let (key_of, cursors) = (|_: &Candidate| None, &QueueCursors::default());
+        // It takes no run, so it needs no key.
+        let key_of = |_: &Candidate| None;
         let claimer = engine.claimer();
         let request =
             LimitedRequest { claimer, queue, slots: 0, suspect: None, freed, cursors, key_of: &key_of };
         let Some(offered) = unless_refused(engine, queue, engine.store.claim_limited(request).await)? else {
-            return Ok(Offer::Refused);
+            return Ok((Offer::Refused, None));
         };
         if offered.is_locked {
-            return Ok(Offer::Nothing);
+            return Ok((Offer::Nothing, None));
         }
-        next_page = offered.next_page;
+        (next_page, advanced) = (offered.next_page, offered.cursors);
     }
     engine.wakeups.others.notify_one();
-    Ok(Offer::Places { next_page })
+    Ok((Offer::Places { next_page }, advanced))
 }
 
 /// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is. If the database refuses
@@ -314,19 +318,19 @@ async fn next_look(
     if lanes.len() == 0 {
         return Ok(Some(poll));
     }
-    let cursors = looks.progress.cursors();
-    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), cursors).await?;
-    looks.progress.end_look();
+    let cursors = looks.cursors(queues);
+    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), &cursors).await?;
     if let Some(suspect) = due.suspect {
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));
         if let Some(queue) = queue {
             let Some(slot) = acquire_slot(engine).await else { return Ok(None) };
             let permit = connections.acquire().await;
-            let (freed, positions) = (FreedKeys::default(), looks.progress.positions(&queue.lanes));
+            let (freed, positions) = (FreedKeys::default(), looks.progress(&queue.of).positions());
             let claimed = claim_from(engine, queue, Some(&suspect), slot, &freed, &positions.cursors).await;
             drop(permit);
             match unless_refused(engine, queue, claimed)? {
-                Some(claimed) => looks.progress.advance(&positions, claimed.taken),
+                // A look at one run advances no position.
+                Some(_) => {}
                 None => looks.postpone(&queue.of.saga, Turn::default()),
             }
         }

@@ -26,7 +26,8 @@ use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
 use crate::settings::Settings;
 use crate::store::join::LaunchedSet;
 use crate::store::{
-    ClaimKey, Claimer, HierarchyFlags, JoinSpec, LimitedTopics, ParentRef, SagaLimit, StepTransactions, Store,
+    ClaimKey, Claimer, HierarchyFlags, JoinSpec, LimitedTopics, ParentRef, QueueCursors, SagaLimit,
+    StepTransactions, Store,
 };
 use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
@@ -66,6 +67,8 @@ pub(crate) struct Engine {
     pub(super) reserved: ReservedSlots,
     pub(super) running_counts: RunningCounts,
     pub(super) suspects: Suspects,
+    /// The positions of the last claim without limits.
+    pub(super) queue_cursors: Mutex<QueueCursors>,
     /// None for a database in memory.
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,

@@ -68,6 +68,7 @@ pub(crate) async fn start(
         identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
         in_flight: Mutex::default(),
         unlisted_claims: RwLock::default(),
+        queue_cursors: Mutex::default(),
         in_doubt: AtomicBool::new(false),
         reconcile_due: AtomicBool::new(false),
         settler,

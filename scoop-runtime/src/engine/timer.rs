@@ -14,8 +14,9 @@ use super::deadlines;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::topology::refresh;
 use crate::bug::{Bug, is_injected};
-use crate::store::{ClaimKey, QueueCursors};
+use crate::store::ClaimKey;
 use crate::telemetry;
+use crate::util::sync::lock;
 
 /// The interval at which watched runs are checked without a signal.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -61,8 +62,9 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
         return Ok(Some(poll));
     }
     let lanes = engine.topology.lanes();
-    let (suspects, from_the_beginning) = (engine.suspects.claim(), QueueCursors::default());
-    let due = engine.store.next_due(&lanes, engine.worker, suspects, &from_the_beginning).await?;
+    // The claimer looks before these, too, at intervals.
+    let cursors = lock(&engine.queue_cursors).clone();
+    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), &cursors).await?;
     engine.note_due(due.seconds);
     if due.is_pause_over {
         end_pauses(engine).await?;

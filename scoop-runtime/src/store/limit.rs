@@ -103,8 +103,8 @@ pub(crate) struct LimitedClaim {
     pub(crate) opens_in: Option<f64>,
     /// The key from which the next page of keys begins, if there is one.
     pub(crate) next_page: Option<String>,
-    /// How far the queues have been worked off by this claim.
-    pub(crate) taken: QueueCursors,
+    /// The positions from which the next claim looks; none if this one has not looked.
+    pub(crate) cursors: Option<QueueCursors>,
 }
 
 /// What counts for the limits of a saga, read under their lock. The empty key stands for the saga where a limit is not by key.

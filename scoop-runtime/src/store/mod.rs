@@ -51,7 +51,7 @@ pub(crate) use postgres::{
 };
 pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
-pub(crate) use queue_cursors::QueueCursors;
+pub(crate) use queue_cursors::{QueueCursors, QueueLook, Snapshot};
 pub(crate) use requests::{
     ABANDONED_MAX, CancelResult, HandlerList, HandlerOutcome, InterventionSubject, MessageStatus, Page,
     PendingRuns, Redelivery, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester,
@@ -193,11 +193,11 @@ macro_rules! storage {
 storage! {
     /// Claims of ready runs.
     trait ClaimStorage {
-        /// The queues that have a ready run. Looks at runs that became ready since `progress`, as a claim does.
-        async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> Lanes;
+        /// The queues that have a ready run, and what was seen of all. Looks at runs from these positions on, as a claim does.
+        async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> (Lanes, QueueLook);
 
         /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks
-        /// only at runs that became ready since `progress`, and advances that.
+        /// at runs from these positions on, and advances them.
         async fn claim(
             &self, claimer: Claimer<'_>, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
             progress: &mut QueueCursors,
@@ -329,7 +329,7 @@ storage! {
 
     /// Due times, deadlines, and the runs that have to give up.
     trait DueStorage {
-        /// What this worker of these queues has to do next. Looks only at ready runs since `progress`, as a claim does.
+        /// What this worker of these queues has to do next. Looks at ready runs from these positions on, as a claim does.
         async fn next_due(
             &self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim, progress: &QueueCursors,
         ) -> Due;

@@ -1,80 +1,429 @@
 //! The progress of claims in the queues of ready runs.
 //!
-//! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum. Claims that start
-//! with the oldest entry would pass more dead ones with each run of a backlog.
+//! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum, which a transaction that
+//! somebody keeps open prevents. So a look at the queues begins at a position, and reads nothing before it.
 //!
-//! Progress is reset periodically, because an older run may become visible late (a slow commit) and must still be
-//! claimed in order. After a reset, the next claim of a queue starts with its oldest entry.
+//! **Invariant**: a ready run before the position of its queue is not visible yet. When it becomes visible, the next look finds it.
+//! Two rules make that so:
+//!
+//! * A transaction that makes a run ready writes a `ready_at` that is not earlier than its own beginning. Where a run returns with an
+//!   earlier time, its queues are others (a change of the topology), or the claim that returns it lowers the position.
+//! * A look says which transactions were in progress ([`QueueLook::snapshot`]). It notes for each of them since when runs may come from
+//!   it: the time of the last look that did not see it. When such a transaction has ended, one look begins there. So a transaction
+//!   that only reads costs nothing, however old it is, and one that writes costs one longer look at its end.
+//!
+//! A run that a look has found and not claimed, since it was locked or there were too few slots, holds the position of its queue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
+use std::sync::Arc;
 
 use scoop_core::Priority;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use super::{Lanes, Suspect};
 
-/// For each topic, handler and reservation, and for each priority there, the `ready_at` of the newest claimed run. Runs
-/// that became ready before it have been claimed, except those that were invisible then (not committed yet), locked by
-/// another transaction, or launched later for a time in the past.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct QueueCursors(BTreeMap<(String, String, i32, Priority), OffsetDateTime>);
+/// A statement may read the clock so long before its transaction gets its id. Looks at intervals begin [`LATE_MAX`] earlier.
+const LATE: Duration = Duration::milliseconds(20);
+
+/// How much earlier than others the looks at intervals begin.
+const LATE_MAX: Duration = Duration::SECOND;
+
+/// Of more queues than these, only those of handlers with runs have a position: the store looks for others by their handlers.
+const FEW_QUEUES: usize = 20;
+
+/// The queue of a topic, handler, reservation and priority.
+type Queue = (String, String, i32, Priority);
+
+/// Since when; none for the beginning of a queue.
+type Since = Option<OffsetDateTime>;
+
+/// The positions from which claims look at queues, and the transactions in progress at the last look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct QueueCursors {
+    /// The position in all queues but those that have one of their own.
+    reached: Since,
+    /// The first runs that the last looks have found and left.
+    left: BTreeMap<Queue, Since>,
+    /// The handlers that have had runs.
+    known: Arc<BTreeSet<String>>,
+    /// The transactions in progress at the last look at all queues, and since when runs of each may be ready.
+    open: BTreeMap<u64, Since>,
+    last: Option<LastLook>,
+}
+
+/// The last look at all queues.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct LastLook {
+    at: OffsetDateTime,
+    next_transaction: u64,
+    /// The number of the queues.
+    queues: usize,
+}
+
+/// What a statement has seen.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QueueLook {
+    /// When it began, by the clock of the server.
+    pub(crate) at: OffsetDateTime,
+    pub(crate) snapshot: Snapshot,
+}
+
+/// The transactions in progress when a statement began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Snapshot {
+    /// The first id that no transaction had yet.
+    next: u64,
+    in_progress: Vec<u64>,
+}
+
+impl FromStr for Snapshot {
+    type Err = std::num::ParseIntError;
+
+    /// Reads the text of a `pg_snapshot`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.splitn(3, ':').skip(1);
+        let next = parts.next().unwrap_or_default().parse()?;
+        let in_progress = parts.next().unwrap_or_default();
+        let ids = in_progress.split(',').filter(|id| !id.is_empty());
+        Ok(Self { next, in_progress: ids.map(str::parse).collect::<Result<_, _>>()? })
+    }
+}
 
 impl QueueCursors {
-    /// Whether a claim that starts there may overlook a run.
-    pub(crate) fn may_skip_runs(&self) -> bool {
-        !self.0.is_empty()
+    /// Whether a look from these positions is one at whole queues.
+    pub(crate) fn is_at_the_beginning(&self) -> bool {
+        self.last.is_none()
     }
 
-    /// The start of a claim of runs with this priority in each of these queues; `None` where it is unknown.
-    pub(super) fn of(&self, lanes: &Lanes, priority: Priority) -> Vec<Option<OffsetDateTime>> {
-        let key = |(topic, handler, lane): (&str, &str, i32)| {
-            (topic.to_owned(), handler.to_owned(), lane, priority)
-        };
-        lanes.each().map(|lane| self.0.get(&key(lane)).copied()).collect()
+    /// Whether the last look has left a run.
+    pub(crate) fn has_left(&self) -> bool {
+        !self.left.is_empty()
     }
 
-    /// Positions at a suspect, for its claim.
-    pub(super) fn at(suspect: &Suspect) -> Self {
-        let mut there = Self::default();
-        // A forged time may be earlier than any that can be bound.
-        if suspect.ready_at > OffsetDateTime::UNIX_EPOCH {
-            let levels = Priority::ALL.into_iter();
-            levels.for_each(|level| there.take(suspect.lane(), level, suspect.ready_at));
+    /// The position in each of these queues, of the runs with this priority; `None` for its beginning.
+    pub(super) fn of(&self, lanes: &Lanes, priority: Priority) -> Vec<Since> {
+        let are_few = lanes.len() <= FEW_QUEUES;
+        let has_position = |handler| are_few || self.known.contains(handler);
+        lanes.each().map(|lane| self.position(lane, priority).filter(|_| has_position(lane.1))).collect()
+    }
+
+    fn position(&self, (topic, handler, lane): (&str, &str, i32), priority: Priority) -> Since {
+        if self.left.is_empty() {
+            return self.reached;
         }
-        there
+        let left = self.left.get(&(topic.to_owned(), handler.to_owned(), lane, priority));
+        left.copied().unwrap_or(self.reached)
     }
 
-    /// The positions in these queues alone.
-    pub(crate) fn within(&self, lanes: &Lanes) -> Self {
-        let mut within = Self::default();
-        for lane in lanes.each() {
+    /// The transactions of which runs may become visible, as texts, and since when these may be ready.
+    pub(super) fn open(&self) -> (Vec<String>, Vec<Since>) {
+        self.open.iter().map(|(id, since)| (id.to_string(), *since)).unzip()
+    }
+
+    /// The position of a suspect, for its claim.
+    pub(super) fn at(suspect: &Suspect) -> Self {
+        // A forged time may be earlier than any that can be bound.
+        let reached = Some(suspect.ready_at).filter(|at| *at > OffsetDateTime::UNIX_EPOCH);
+        Self { reached, ..Self::default() }
+    }
+
+    /// The positions in the queues of several sagas, each with its own.
+    pub(crate) fn joined<'a>(all: impl Iterator<Item = (&'a Lanes, &'a Self)>) -> Self {
+        let mut joined = Self::default();
+        for (lanes, own) in all {
             for priority in Priority::ALL {
-                let key = (lane.0.to_owned(), lane.1.to_owned(), lane.2, priority);
-                if let Some(reached) = self.0.get(&key) {
-                    within.take(lane, priority, *reached);
+                for ((topic, handler, lane), at) in lanes.each().zip(own.of(lanes, priority)) {
+                    joined.left.insert((topic.to_owned(), handler.to_owned(), lane, priority), at);
                 }
             }
+            joined.known = Arc::new(joined.known.union(&own.known).cloned().collect());
+            for (id, since) in &own.open {
+                let joint = joined.open.entry(*id).or_insert(*since);
+                *joint = (*joint).min(*since);
+            }
         }
-        within
+        joined
     }
 
-    /// Advances the queues as far as these positions go.
-    pub(crate) fn extend(&mut self, taken: Self) {
-        for (queue, ready_at) in taken.0 {
-            let reached = self.0.entry(queue).or_insert(ready_at);
-            *reached = ready_at.max(*reached);
-        }
+    /// Has the next look begin earlier by the time by which a clock may be read too early.
+    pub(crate) fn look_back(&mut self) {
+        self.reached = self.reached.map(|at| at - LATE_MAX);
     }
 
-    /// Advances a queue to a claimed run with this priority.
-    pub(crate) fn take(
+    /// Has the next look begin at this time at the latest.
+    pub(super) fn lower(&mut self, to: OffsetDateTime) {
+        let to = Some(to);
+        self.reached = self.reached.min(to);
+        self.left.values_mut().for_each(|at| *at = (*at).min(to));
+    }
+
+    /// Records a look for the queues with ready runs: in these, the next one begins where it would have begun before.
+    pub(crate) fn looked_for_ready(&mut self, lanes: &Lanes, ready: &Lanes, look: &QueueLook) {
+        let ended = self.open.iter().filter(|(id, _)| !look.snapshot.in_progress.contains(id));
+        let late = ended.map(|(_, since)| *since).min();
+        let mut left = vec![];
+        for lane in ready.each() {
+            for priority in Priority::ALL {
+                let at = self.position(lane, priority);
+                left.push((lane, priority, late.map_or(at, |late| at.min(late))));
+            }
+        }
+        self.looked(lanes, look, left);
+    }
+
+    /// Records a look at these queues with a claim of what it found, but for the runs that it left: the first of each queue.
+    pub(crate) fn looked<'a>(
         &mut self,
-        (topic, handler, lane): (&str, &str, i32),
-        priority: Priority,
-        ready_at: OffsetDateTime,
+        lanes: &Lanes,
+        look: &QueueLook,
+        left: impl IntoIterator<Item = ((&'a str, &'a str, i32), Priority, Since)>,
     ) {
-        let key = (topic.to_owned(), handler.to_owned(), lane, priority);
-        let reached = self.0.entry(key).or_insert(ready_at);
-        *reached = ready_at.max(*reached);
+        let next_transaction = look.snapshot.next;
+        if self.last.is_some_and(|last| look.at < last.at || next_transaction < last.next_transaction) {
+            // The clock was set back, or this is another server.
+            *self = Self::default();
+            return;
+        }
+        let mut first = BTreeMap::new();
+        for ((topic, handler, lane), priority, at) in left {
+            self.know(handler);
+            let since = first.entry((topic.to_owned(), handler.to_owned(), lane, priority)).or_insert(at);
+            *since = at.min(*since);
+        }
+        let are_all = self.last.is_none_or(|last| last.queues <= lanes.len());
+        if !are_all {
+            // Then the last look at all queues has listed these. What was in progress then is so still, or is looked at later.
+            let looked_at: BTreeSet<_> = lanes.each().collect();
+            self.left.retain(|(topic, handler, lane, _), _| !looked_at.contains(&(topic, handler, *lane)));
+            self.left.extend(first);
+            return;
+        }
+        let since_last = self.last.map(|last| last.at - LATE);
+        let since = |id: &u64| self.open.get(id).copied().unwrap_or(since_last);
+        self.open = look.snapshot.in_progress.iter().map(|id| (*id, since(id))).collect();
+        self.reached = Some(look.at - LATE);
+        self.left = first;
+        self.last = Some(LastLook { at: look.at, next_transaction, queues: lanes.len() });
+    }
+
+    /// Records that a handler has had a run.
+    pub(crate) fn know(&mut self, handler: &str) {
+        if !self.known.contains(handler) {
+            Arc::make_mut(&mut self.known).insert(handler.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const QUEUES: usize = 3;
+
+    /// What happens to a database with a claimer, at a time in milliseconds.
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        /// Time passes.
+        Wait(i64),
+        Begin,
+        /// The transaction of this place makes a run of this queue ready, in so many milliseconds.
+        Write(usize, usize, i64),
+        /// The transaction of this place commits, or rolls back.
+        End(usize, bool),
+        /// A claim takes so many runs, but for one of so many, which are locked.
+        Claim(usize, usize),
+        /// A claim from the queues with ready runs alone, which are looked for first, so many milliseconds before.
+        ClaimReady(usize, i64),
+        /// A snapshot of one that only reads.
+        LookBack,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        prop_oneof![
+            3 => (0..100_i64).prop_map(Event::Wait),
+            3 => Just(Event::Begin),
+            6 => (0..4_usize, 0..QUEUES, prop_oneof![Just(-19_i64), Just(0), 0..300_i64])
+                .prop_map(|(place, queue, later)| Event::Write(place, queue, later)),
+            3 => (0..4_usize, any::<bool>()).prop_map(|(place, commits)| Event::End(place, commits)),
+            4 => (0..4_usize, 2..5_usize).prop_map(|(limit, locked)| Event::Claim(limit, locked)),
+            2 => (0..4_usize, 0..50_i64).prop_map(|(limit, between)| Event::ClaimReady(limit, between)),
+            1 => Just(Event::LookBack),
+        ]
+    }
+
+    struct Transaction {
+        id: u64,
+        /// The queues and times of its runs.
+        runs: Vec<(usize, i64)>,
+    }
+
+    #[derive(Default)]
+    struct Model {
+        now: i64,
+        next: u64,
+        open: Vec<Transaction>,
+        /// The committed runs that no claim has taken.
+        ready: Vec<(usize, i64)>,
+        cursors: QueueCursors,
+    }
+
+    fn at(millis: i64) -> OffsetDateTime {
+        OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(millis)
+    }
+
+    fn lanes(queues: &[usize]) -> Lanes {
+        let names: Vec<_> = queues.iter().map(|queue| format!("queue {queue}")).collect();
+        Lanes::unreserved(&vec!["topic".to_owned(); queues.len()], &names)
+    }
+
+    impl Model {
+        fn look(&self) -> QueueLook {
+            let in_progress = self.open.iter().map(|it| it.id).collect();
+            QueueLook { at: at(self.now), snapshot: Snapshot { next: self.next, in_progress } }
+        }
+
+        /// The due runs of these queues that a statement finds. It has to find all.
+        fn found(&self, queues: &[usize]) -> Vec<(usize, i64)> {
+            let (ids, since) = self.cursors.open();
+            let is_open = |id: &String| self.open.iter().any(|it| it.id.to_string() == *id);
+            let ended = ids.iter().zip(since).filter(|(id, _)| !is_open(id));
+            let late = ended.map(|(_, since)| since).min();
+            let positions = self.cursors.of(&lanes(queues), Priority::Normal);
+            let due = self.ready.iter().filter(|(queue, since)| queues.contains(queue) && *since <= self.now);
+            let due: Vec<_> = due.copied().collect();
+            let start = |queue| {
+                let position = positions[queues.iter().position(|it| *it == queue).unwrap()];
+                late.map_or(position, |late| position.min(late))
+            };
+            let is_found =
+                |(queue, since): &(usize, i64)| start(*queue).is_none_or(|start| at(*since) >= start);
+            assert_eq!(due.iter().find(|run| !is_found(run)), None, "it is missed");
+            due
+        }
+
+        fn claim(&mut self, queues: &[usize], limit: usize, locked: usize) {
+            let mut found = self.found(queues);
+            found.sort_by_key(|(_, since)| *since);
+            let (mut taken, mut left) = (vec![], vec![]);
+            for (nth, run) in found.into_iter().enumerate() {
+                let is_taken = taken.len() < limit && (nth + 1) % locked != 0;
+                if is_taken { taken.push(run) } else { left.push(run) }
+            }
+            for run in taken {
+                let place = self.ready.iter().position(|it| *it == run).unwrap();
+                self.ready.remove(place);
+            }
+            let (look, lanes) = (self.look(), lanes(queues));
+            let names: Vec<_> =
+                left.iter().map(|(queue, since)| (format!("queue {queue}"), *since)).collect();
+            let left =
+                names.iter().map(|(name, since)| (("topic", &**name, 0), Priority::Normal, Some(at(*since))));
+            self.cursors.looked(&lanes, &look, left);
+        }
+
+        fn apply(&mut self, event: Event) {
+            let all: Vec<_> = (0..QUEUES).collect();
+            match event {
+                Event::Wait(millis) => self.now += millis,
+                Event::Begin => {
+                    self.open.push(Transaction { id: self.next, runs: vec![] });
+                    self.next += 1;
+                }
+                Event::Write(place, queue, later) => {
+                    let since = self.now + later;
+                    if let Some(of) = self.open.get_mut(place) {
+                        of.runs.push((queue, since));
+                    }
+                }
+                Event::End(place, commits) if place < self.open.len() => {
+                    let ended = self.open.remove(place);
+                    self.ready.extend(ended.runs.into_iter().filter(|_| commits));
+                }
+                Event::End(..) => {}
+                Event::Claim(limit, locked) => self.claim(&all, limit, locked),
+                Event::ClaimReady(limit, between) => {
+                    let found = self.found(&all);
+                    let ready: Vec<_> =
+                        all.iter().copied().filter(|queue| found.iter().any(|(of, _)| of == queue)).collect();
+                    self.cursors.looked_for_ready(&lanes(&all), &lanes(&ready), &self.look());
+                    self.now += between;
+                    if !ready.is_empty() {
+                        self.claim(&ready, limit, usize::MAX);
+                    }
+                }
+                Event::LookBack => self.cursors.look_back(),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_ready_run_that_is_visible_is_missed(events in prop::collection::vec(event(), 1..120)) {
+            let mut model = Model { now: 1_000_000, next: 100, ..Model::default() };
+            events.into_iter().for_each(|event| model.apply(event));
+            // All have ended.
+            while !model.open.is_empty() {
+                model.apply(Event::End(0, true));
+            }
+            model.apply(Event::Wait(1000));
+            model.apply(Event::Claim(usize::MAX, usize::MAX));
+            prop_assert_eq!(model.ready, vec![]);
+        }
+    }
+
+    #[test]
+    fn look_after_a_transaction_of_an_hour_begins_before_it_and_the_next_one_at_its_end() {
+        let (mut model, all) = (Model { now: 1_000_000, next: 100, ..Model::default() }, [0, 1, 2]);
+        let starts =
+            |model: &Model| (model.cursors.of(&lanes(&all), Priority::Normal)[0], model.cursors.open().1);
+        model.claim(&all, 10, usize::MAX);
+        let before = model.now;
+        model.now += 1000;
+        model.apply(Event::Begin);
+        model.claim(&all, 10, usize::MAX);
+        model.now += 3_600_000;
+        model.claim(&all, 10, usize::MAX);
+        assert_eq!(starts(&model), (Some(at(model.now) - LATE), vec![Some(at(before) - LATE)]));
+        model.apply(Event::End(0, true));
+        model.claim(&all, 10, usize::MAX);
+        assert_eq!(starts(&model), (Some(at(model.now) - LATE), vec![]));
+    }
+
+    #[test]
+    fn positions_of_another_server_or_of_a_clock_set_back_are_dropped() {
+        let mut cursors = QueueCursors::default();
+        let mut look = |millis, next, is_dropped| {
+            let snapshot = Snapshot { next, in_progress: vec![] };
+            cursors.looked(&lanes(&[0]), &QueueLook { at: at(millis), snapshot }, []);
+            assert_eq!(cursors.is_at_the_beginning(), is_dropped);
+        };
+        look(2000, 7, false);
+        look(2000, 7, false);
+        look(1999, 8, true);
+        look(3000, 8, false);
+        look(4000, 7, true);
+    }
+
+    #[test]
+    fn snapshot_is_read_from_its_text() {
+        let snapshot = |next, in_progress: &[u64]| Snapshot { next, in_progress: in_progress.to_vec() };
+        assert_eq!("10:20:10,14,15".parse(), Ok(snapshot(20, &[10, 14, 15])));
+        assert_eq!("795:799:".parse(), Ok(snapshot(799, &[])));
+        assert!("795".parse::<Snapshot>().is_err());
+    }
+
+    #[test]
+    fn of_many_queues_those_of_handlers_without_runs_have_no_position() {
+        let all: Vec<_> = (0..=FEW_QUEUES).collect();
+        let (all, mut cursors) = (lanes(&all), QueueCursors::default());
+        cursors.know("queue 3");
+        cursors.looked(&all, &QueueLook { at: at(0), snapshot: Snapshot::default() }, []);
+        let known: Vec<_> = cursors.of(&all, Priority::Low).iter().map(Option::is_some).collect();
+        assert_eq!(known.iter().filter(|is_known| **is_known).count(), 1);
+        assert!(known[3]);
+        assert!(cursors.of(&lanes(&[0]), Priority::Low)[0].is_some(), "of few queues, all have one");
     }
 }

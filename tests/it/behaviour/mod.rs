@@ -65,6 +65,7 @@ mod joined_rows;
 mod keys_changed;
 mod keys_renamed;
 mod large_payloads;
+mod late_commits;
 mod launching;
 mod limits;
 mod limits_by_key;

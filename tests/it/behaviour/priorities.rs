@@ -1,8 +1,8 @@
 //! The order of claims by the priorities of runs.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use scoop::{PauseTarget, Priority, WaitKind, WaitReason};
+use scoop::{Priority, WaitKind, WaitReason};
 use serde_json::json;
 
 use super::*;
@@ -82,10 +82,6 @@ async fn order(jobs: &Jobs, count: usize) -> Vec<String> {
     jobs.notes.all().split_off(1)
 }
 
-fn minutes_ago(minutes: u64) -> SystemTime {
-    SystemTime::now() - Duration::from_secs(60 * minutes)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn high_run_comes_before_a_backlog_and_a_low_one_after_it() -> Result<()> {
     let (db, jobs) = (Database::new().await, Jobs::default());
@@ -97,42 +93,6 @@ async fn high_run_comes_before_a_backlog_and_a_low_one_after_it() -> Result<()> 
     scoop.launch_untyped("priorities.job", json!({ "name": "high" })).priority(Priority::High).await?;
     scoop.launch(job("three")).priority(Priority::Normal).await?;
     assert_eq!(order(&jobs, 5).await, ["high", "one", "two", "three", "low"]);
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn run_that_has_been_ready_for_longer_than_the_head_start_comes_before_a_higher_one() -> Result<()> {
-    let (db, jobs) = (Database::new().await, Jobs::default());
-    let scoop = start(&db, &jobs).await?;
-    // No claim has passed the times before now yet.
-    let saga = PauseTarget::saga::<Jobs>();
-    scoop.pause(saga.clone()).await?;
-    let (low, high) = (Priority::Low, Priority::High);
-    scoop.launch(job("normal")).await?;
-    scoop.launch(job("high")).priority(high).await?;
-    for (name, priority, minutes) in [
-        ("low of 4 minutes", low, 4),
-        ("low of 6 minutes", low, 6),
-        ("low of 12 minutes", low, 12),
-        ("normal of 4 minutes", Priority::Normal, 4),
-        ("normal of 6 minutes", Priority::Normal, 6),
-    ] {
-        scoop.launch(job(name)).priority(priority).delay(minutes_ago(minutes)).await?;
-    }
-    let expected = [
-        "low of 12 minutes",
-        "normal of 6 minutes",
-        "high",
-        "normal of 4 minutes",
-        "low of 6 minutes",
-        "normal",
-        "low of 4 minutes",
-    ];
-    scoop.resume(&saga).await?;
-    jobs.gate.open(7);
-    eventually("all have begun", async || jobs.notes.all().len() == 7).await;
-    assert_eq!(jobs.notes.all(), expected);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -137,3 +137,43 @@ async fn runs_with_forged_priorities_and_times_are_claimed() -> Result<()> {
     scoop.shutdown().await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_that_has_been_ready_for_longer_than_the_head_start_comes_before_a_higher_one() -> Result<()> {
+    let (db, parcels) = (Database::new().await, Parcels::default());
+    start(&db, &parcels).await?.shutdown().await?;
+    let client = db.client();
+    let (low, normal, high) = (Priority::Low, Priority::Normal, Priority::High);
+    let mut launched = vec![];
+    for (name, priority, minutes) in [
+        ("normal", normal, 0),
+        ("high", high, 0),
+        ("low of 4 minutes", low, 4),
+        ("low of 6 minutes", low, 6),
+        ("low of 12 minutes", low, 12),
+        ("normal of 4 minutes", normal, 4),
+        ("normal of 6 minutes", normal, 6),
+    ] {
+        let run = client.launch(parcel(name)).priority(priority).await?;
+        let age = "UPDATE scoop.run SET ready_at = ready_at - $1 * interval '1 minute' WHERE root = $2";
+        sqlx::query(age).bind(minutes).bind(uuid::Uuid::from(run.id())).execute(db.pool()).await?;
+        launched.push(run);
+    }
+    parcels.gate.open(launched.len());
+    let scoop = start(&db, &parcels).await?;
+    for run in launched {
+        assert_eq!(scoop.find(run.id()).await?.ends().await?, Outcome::Committed);
+    }
+    let expected = [
+        "low of 12 minutes",
+        "normal of 6 minutes",
+        "high",
+        "normal of 4 minutes",
+        "low of 6 minutes",
+        "normal",
+        "low of 4 minutes",
+    ];
+    assert_eq!(parcels.notes.all(), expected);
+    scoop.shutdown().await?;
+    Ok(())
+}

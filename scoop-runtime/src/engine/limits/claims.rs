@@ -72,8 +72,8 @@ pub(super) struct Claimed {
     pub(super) has_unclaimed: bool,
     /// The key from which the next page of keys begins, if there is one.
     pub(super) next_page: Option<String>,
-    /// How far the queues have been worked off by this claim.
-    pub(super) taken: QueueCursors,
+    /// The positions from which the next claim looks; none if this one has not looked.
+    pub(super) cursors: Option<QueueCursors>,
 }
 
 impl Claims {
@@ -165,12 +165,20 @@ pub(super) async fn claim_from(
         cursors,
         key_of: &key_of,
     };
-    let LimitedClaim { runs, is_full, is_locked, is_reached, opens_in, next_page, taken } =
+    let LimitedClaim { runs, is_full, is_locked, is_reached, opens_in, next_page, cursors: advanced } =
         engine.store.claim_limited(request).await?;
     let opens_in = opens_in.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
     let (has_begun, has_unclaimed) = (runs.iter().any(Result::is_ok), runs.iter().any(Result::is_err));
-    let claimed =
-        Claimed { is_full, is_locked, is_reached, opens_in, has_begun, has_unclaimed, next_page, taken };
+    let claimed = Claimed {
+        is_full,
+        is_locked,
+        is_reached,
+        opens_in,
+        has_begun,
+        has_unclaimed,
+        next_page,
+        cursors: advanced,
+    };
     match suspect {
         Some(_) => {
             for run in runs {

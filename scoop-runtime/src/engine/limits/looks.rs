@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use super::claims::Claimed;
 use super::{CLAIMS_MAX, Offer, PAUSE_WHEN_POSTPONED};
-use crate::engine::claim::QueueProgress;
+use crate::engine::claim::{PAUSES_WHERE_RUNS_RETURN, Positions, QueueProgress};
 use crate::engine::slots::{FreedPlaces, RunningCounts};
-use crate::store::{FreedKeys, LimitedQueue};
+use crate::store::{FreedKeys, Lanes, LimitedQueue, LimitedSaga, QueueCursors, QueueLook};
 
 /// The last looks at sagas with limits.
 pub(super) struct Looks {
@@ -24,7 +24,8 @@ pub(super) struct Looks {
     turn_count: u64,
     /// The topology of the positions, and of the turns.
     pub(super) topology: i64,
-    pub(super) progress: QueueProgress,
+    /// The positions in the queues of each saga.
+    progress: BTreeMap<String, QueueProgress>,
 }
 
 /// The next turn of a saga.
@@ -107,14 +108,14 @@ impl Looks {
             last_turns: BTreeMap::new(),
             turn_count: 0,
             topology: 0,
-            progress: QueueProgress::new(),
+            progress: BTreeMap::new(),
         }
     }
 
     /// Forgets everything but the claims under way, since a claim failed: it may have been made.
     pub(super) fn forget(&mut self) {
-        self.progress.reset();
-        let progress = std::mem::replace(&mut self.progress, QueueProgress::new());
+        self.progress.values_mut().for_each(QueueProgress::reset);
+        let progress = std::mem::take(&mut self.progress);
         let under_way = std::mem::take(&mut self.under_way);
         *self = Self { under_way, progress, ..Self::new() };
     }
@@ -123,8 +124,49 @@ impl Looks {
     pub(super) fn follow(&mut self, topology: i64) {
         if self.topology != topology {
             self.topology = topology;
-            self.progress.reset();
+            self.progress.values_mut().for_each(|progress| progress.follow(topology));
             self.turns.clear();
+        }
+    }
+
+    /// The positions in the queues of a saga.
+    pub(super) fn progress(&mut self, of: &LimitedSaga) -> &mut QueueProgress {
+        let topology = self.topology;
+        self.progress.entry(of.saga.clone()).or_insert_with(|| {
+            let mut progress = match of.key_from {
+                Some(_) => QueueProgress::with_pauses(PAUSES_WHERE_RUNS_RETURN),
+                None => QueueProgress::default(),
+            };
+            progress.follow(topology);
+            progress
+        })
+    }
+
+    /// The positions in all these queues, for a look now.
+    pub(super) fn cursors(&mut self, queues: &[LimitedQueue]) -> QueueCursors {
+        for LimitedQueue { of, .. } in queues {
+            if !self.is_under_way(&of.saga) {
+                self.progress(of).cursors();
+            }
+        }
+        let known = |queue: &LimitedQueue| self.progress.get(&queue.of.saga).map(QueueProgress::known);
+        QueueCursors::joined(queues.iter().filter_map(|queue| Some((&queue.lanes, known(queue)?))))
+    }
+
+    /// Records a look for ready queues. A claim under way records its own.
+    pub(super) fn looked(&mut self, queues: &[LimitedQueue], ready: &Lanes, look: &QueueLook) {
+        for LimitedQueue { of, lanes } in queues {
+            if !self.is_under_way(&of.saga) {
+                let ready = ready.only(|lane| lanes.each().any(|it| it == lane));
+                self.progress(of).looked_for_ready(lanes, &ready, look);
+            }
+        }
+    }
+
+    /// Advances the positions as far as a claim from these has come, unless they were dropped meanwhile.
+    pub(super) fn advance(&mut self, saga: &str, from: &Positions, advanced: Option<QueueCursors>) {
+        if let Some(progress) = self.progress.get_mut(saga) {
+            progress.advance(from, advanced);
         }
     }
 
@@ -329,7 +371,8 @@ impl Looks {
             let page = look.is_hurried.then_some(now);
             look.postponed_until.or_else(|| page.or(look.opens_at))
         });
-        let next = next.chain(self.progress.look_back_at()).min()?;
+        let of_queue = |queue: &LimitedQueue| self.progress.get(&queue.of.saga)?.look_back_at();
+        let next = next.chain(queues.iter().filter_map(of_queue)).min()?;
         Some(next.saturating_duration_since(now))
     }
 }
@@ -337,7 +380,7 @@ impl Looks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Lanes, LimitedSaga};
+    use crate::store::Snapshot;
 
     const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -599,14 +642,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn positions_are_those_of_one_topology() {
-        let mut looks = Looks::new();
+        let (mut looks, queues) = (Looks::new(), [queue(1)]);
+        let look = QueueLook { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
+        let look_at = |looks: &mut Looks, topology| {
+            looks.follow(topology);
+            looks.cursors(&queues);
+            let is_whole = looks.progress(&queues[0].of).known().is_at_the_beginning();
+            looks.looked(&queues, &Lanes::default(), &look);
+            is_whole
+        };
+        assert!(look_at(&mut looks, 1));
+        assert!(!look_at(&mut looks, 1));
+        assert!(looks.next_in(&queues).is_some(), "it looks back");
+        assert!(look_at(&mut looks, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn look_beside_a_claim_advances_no_position_of_its_saga() {
+        let (mut looks, running, queues) = (Looks::new(), RunningCounts::default(), [queue(1)]);
+        let look = QueueLook { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
         looks.follow(1);
-        let lane = ("topic", "handler", 0);
-        looks.progress.cursors().take(lane, scoop_core::Priority::Normal, time::OffsetDateTime::UNIX_EPOCH);
-        looks.follow(1);
-        assert!(looks.progress.cursors().may_skip_runs());
-        assert!(looks.progress.look_back_at().is_some());
-        looks.follow(2);
-        assert!(!looks.progress.cursors().may_skip_runs());
+        give_turns(&mut looks, &["saga"]);
+        let positions = looks.progress(&queues[0].of).positions();
+        looks.take_turn(&queues, &running).expect("it has a turn");
+        looks.cursors(&queues);
+        looks.looked(&queues, &Lanes::default(), &look);
+        assert!(looks.progress(&queues[0].of).known().is_at_the_beginning());
+        let mut advanced = positions.cursors.clone();
+        advanced.looked(&Lanes::default(), &look, []);
+        looks.advance("saga", &positions, Some(advanced));
+        assert!(!looks.progress(&queues[0].of).known().is_at_the_beginning());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use scoop_core::{ChildFailure, EventKind, Execution, Path, Priority, Run, Suspension};
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
@@ -15,14 +15,12 @@ use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RowKey, State, later, micros};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, Suspect, Unclaimed, no_failure,
+    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, QueueLook, Snapshot, Suspect,
+    Unclaimed, no_failure,
 };
 
-/// Runs that became ready within this time may become visible after later ones: as in `run_claim.sql`.
-const LATE: Duration = Duration::SECOND;
-
 impl ClaimStorage for MemoryStore {
-    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<(Lanes, QueueLook)> {
         self.run("lanes_ready", |state| {
             let state = &*state;
             let ready = Priority::ALL.into_iter().flat_map(|level| {
@@ -30,7 +28,9 @@ impl ClaimStorage for MemoryStore {
                 known.filter(move |(lane, reached)| state.due(lane, level, *reached).next().is_some())
             });
             let ready: BTreeSet<Lane> = ready.map(|(lane, _)| lane).collect();
-            Ok(lanes.only(|(topic, handler, lane)| ready.contains(&(handler.into(), topic.into(), lane))))
+            let ready =
+                lanes.only(|(topic, handler, lane)| ready.contains(&(handler.into(), topic.into(), lane)));
+            Ok((ready, state.look()))
         })
         .await
     }
@@ -52,16 +52,13 @@ impl ClaimStorage for MemoryStore {
             let mut claimed: Vec<_> = taken
                 .into_iter()
                 .filter_map(|run| {
-                    let (priority, at) = state.row(run).map(|row| (row.priority(), row.ready_at))?;
-                    Some((at, priority, state.take(run, worker, &identifier)?))
+                    let at = state.row(run).map(|row| row.ready_at)?;
+                    Some((at, state.take(run, worker, &identifier)?))
                 })
                 .collect();
-            claimed.sort_by_key(|(ready_at, ..)| *ready_at);
-            for (at, priority, claimed) in &claimed {
-                let queue = (&*claimed.topic, &*claimed.handler, claimed.reserved_for);
-                progress.take(queue, *priority, *at);
-            }
-            Ok(claimed.into_iter().map(|(.., claimed)| Ok(claimed)).collect())
+            claimed.sort_by_key(|(ready_at, _)| *ready_at);
+            state.record_look(lanes, progress);
+            Ok(claimed.into_iter().map(|(_, claimed)| Ok(claimed)).collect())
         })
         .await
     }
@@ -161,9 +158,25 @@ impl State {
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
         let ready = self.ready.get(lane).into_iter().flat_map(move |queue| queue.level(priority));
-        let since = reached.map(|reached| reached.min(self.now() - LATE));
-        let ready = ready.skip_while(move |(at, ..)| since.is_some_and(|since| *at < since));
+        let ready = ready.skip_while(move |(at, ..)| reached.is_some_and(|reached| *at < reached));
         ready.filter(|(.., run)| !self.row(*run).is_some_and(WorkingRow::is_suspect))
+    }
+
+    /// What is seen now: there are no transactions in progress.
+    pub(super) fn look(&self) -> QueueLook {
+        QueueLook { at: self.now(), snapshot: Snapshot::default() }
+    }
+
+    /// Advances the positions to the first runs that a claim has left in these queues.
+    pub(super) fn record_look(&self, lanes: &Lanes, progress: &mut QueueCursors) {
+        let mut left = vec![];
+        for level in Priority::ALL {
+            for ((lane, queue), reached) in lanes_of(lanes).zip(lanes.each()).zip(progress.of(lanes, level)) {
+                let first = self.due(&lane, level, reached).next();
+                left.extend(first.map(|(at, ..)| (queue, level, Some(*at))));
+            }
+        }
+        progress.looked(lanes, &self.look(), left);
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.

@@ -125,7 +125,7 @@ impl State {
         let mut row = WorkingRow::new(lineage, message.id, topic.clone(), handler.clone(), now);
         row.context = message.context.clone();
         row.give_up_at = message.give_up_at;
-        row.ready_at = min_deadline(message.due.unwrap_or(now), message.give_up_at);
+        row.ready_at = min_deadline(message.due.unwrap_or(now), message.give_up_at).max(now);
         let Some((worker, identifier)) = worker.filter(|_| wanted.is_some()) else {
             launch.handlers.push(handler.to_string());
             return self.insert(row);

@@ -13,7 +13,9 @@ use super::state::{RowKey, State};
 use crate::LimitKey;
 use crate::bug::{Bug, is_injected};
 use crate::find::LimitFacts;
-use crate::store::limit::{Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Returned, Usage};
+use crate::store::limit::{
+    Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
+};
 use crate::store::rate::{micros, seconds_between};
 use crate::store::{
     Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, SagaLimit,
@@ -86,9 +88,12 @@ impl State {
             Some(_) => self.due_of(request, most),
             None => self.queue(&request.queue.lanes, most, &BTreeMap::new(), request.cursors),
         };
-        let mut taken = QueueCursors::default();
-        let claimed = runs.into_iter().filter_map(|run| self.take_ready(run, request, None, &mut taken));
-        let claimed: Vec<_> = claimed.collect();
+        let claimed: Vec<_> =
+            runs.into_iter().filter_map(|run| self.take_ready(run, request, None)).collect();
+        let mut cursors = request.cursors.clone();
+        if request.suspect.is_none() && most > 0 {
+            self.record_look(&request.queue.lanes, &mut cursors);
+        }
         self.record_begun(limit, [(String::new(), RateChange::begun(claimed.len()))].into());
         let is_reached = room <= claimed.len();
         LimitedClaim {
@@ -96,7 +101,7 @@ impl State {
             is_reached,
             opens_in: self.usage(limit).saga_opens_in(limit),
             runs: claimed.into_iter().map(Ok).collect(),
-            taken,
+            cursors: Some(cursors),
             ..LimitedClaim::default()
         }
     }
@@ -104,15 +109,12 @@ impl State {
     /// Returns parked runs to their queues, of the freed keys and of those whose rate admits more. Then claims due runs and parks
     /// others.
     fn claim_by_key(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
-        let mut returned = Returned::default();
-        let next_page = self.return_parked(limit, request, &mut returned);
+        let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
+        let next_page = self.return_parked(limit, request, &mut returned, &mut cursors);
         let is_reached = self.usage(limit).room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
-        // A parked run returns with the time at which it was ready: while there is one, no position passes it.
-        let (mut taken, mut is_any_parked) = (QueueCursors::default(), false);
         while !all.is_reached && all.runs.len() < request.slots {
-            let runs = self.due_of(request, request.slots);
-            is_any_parked |= self.is_any_parked(request);
+            let runs = self.due_of(&LimitedRequest { cursors: &cursors, ..*request }, request.slots);
             let is_full = runs.len() == request.slots;
             let mut unkeyed = BTreeSet::new();
             let candidates = runs.into_iter().filter_map(|run| {
@@ -122,16 +124,19 @@ impl State {
                 Some((candidate, key.unwrap_or_default()))
             });
             let (candidates, usage): (Vec<(_, String)>, _) = (candidates.collect(), self.usage(limit));
-            let keys = candidates.iter().map(|(_, key)| key.clone()).collect();
-            if request.suspect.is_none() && self.return_earlier(limit, request, &usage, &mut returned, keys) {
-                all.is_full = true;
-                continue;
+            let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
+            if request.suspect.is_none() {
+                let returns = usage.returns(limit, &returned, keys);
+                returned.add(&returns);
+                if self.return_earlier(limit, request, returns, &mut cursors) {
+                    all.is_full = true;
+                    continue;
+                }
             }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
             let changes = admitted.rate_changes(limit);
             let Admitted { runs, mut over, .. } = admitted;
-            is_any_parked |= !over.is_empty();
             over.retain(|(run, _)| !unkeyed.contains(&run.id));
             let (has_claimed, has_passed) = (!runs.is_empty(), !over.is_empty());
             for (candidate, key) in over {
@@ -140,7 +145,7 @@ impl State {
             for (candidate, key) in runs {
                 returned.claim(&key);
                 let run = (candidate.root, candidate.id);
-                let claimed = self.take_ready(run, request, Some(key), &mut taken);
+                let claimed = self.take_ready(run, request, Some(key));
                 let counts = limit.concurrency_by_key().is_some();
                 all.runs.extend(claimed.map(|claimed| {
                     Ok(ClaimedRun { limit_key: claimed.limit_key.clone().filter(|_| counts), ..claimed })
@@ -153,9 +158,10 @@ impl State {
                 break;
             }
         }
-        if !is_any_parked {
-            all.taken = taken;
+        if request.suspect.is_none() && request.slots > 0 && !is_reached {
+            self.record_look(&request.queue.lanes, &mut cursors);
         }
+        all.cursors = Some(cursors);
         all.opens_in = match limit.rate_by_key() {
             None => self.usage(limit).saga_opens_in(limit),
             Some(_) => {
@@ -174,6 +180,7 @@ impl State {
         limit: &RecordedLimit,
         request: &LimitedRequest<'_>,
         returned: &mut Returned,
+        cursors: &mut QueueCursors,
     ) -> Option<String> {
         let (lanes, now) = (lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>(), micros(self.now()));
         let FreedKeys { keys, page_from } = request.freed;
@@ -201,7 +208,7 @@ impl State {
         returned.add(&returns);
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
+            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
             let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
             changes.insert(it.key, change);
         }
@@ -220,16 +227,13 @@ impl State {
         &mut self,
         limit: &RecordedLimit,
         request: &LimitedRequest<'_>,
-        usage: &Usage,
-        returned: &mut Returned,
-        keys: BTreeSet<String>,
+        returns: Vec<Return>,
+        cursors: &mut QueueCursors,
     ) -> bool {
         let lanes = lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>();
-        let returns = usage.returns(limit, returned, keys);
-        returned.add(&returns);
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0));
+            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
             if runs > 0 {
                 let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
                 changes.insert(it.key, change);
@@ -283,13 +287,6 @@ impl State {
                 due
             }
         }
-    }
-
-    /// Whether a run of the queues of the request is parked.
-    fn is_any_parked(&self, request: &LimitedRequest<'_>) -> bool {
-        let lanes: BTreeSet<_> = lanes_of(&request.queue.lanes).collect();
-        let parked = self.parked.values().flatten();
-        parked.filter_map(|(_, run)| self.row(*run)).any(|row| lanes.contains(&row.lane()))
     }
 
     fn is_due(&self, row: &WorkingRow) -> bool {
@@ -378,8 +375,14 @@ impl State {
         });
     }
 
-    /// Returns so many parked runs of a key to their queues, these. Returns how many there were.
-    fn unpark(&mut self, lanes: &BTreeSet<Lane>, key: &str, places: usize) -> usize {
+    /// Returns so many parked runs of a key to their queues, these, and lowers the positions to them. Returns how many there were.
+    fn unpark(
+        &mut self,
+        lanes: &BTreeSet<Lane>,
+        key: &str,
+        places: usize,
+        cursors: &mut QueueCursors,
+    ) -> usize {
         let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
         let of_lanes =
             |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(|row| lanes.contains(&row.lane()));
@@ -387,6 +390,7 @@ impl State {
         runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));
         runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });
         self.return_runs(&runs);
+        runs.iter().for_each(|(since, _)| cursors.lower(*since));
         runs.len()
     }
 
@@ -406,21 +410,18 @@ impl State {
         }
     }
 
-    /// Claims a run for this worker if it is ready and due, and advances its queue. It counts under the key.
+    /// Claims a run for this worker if it is ready and due. It counts under the key.
     fn take_ready(
         &mut self,
         run: RowKey,
         request: &LimitedRequest<'_>,
         key: Option<String>,
-        taken: &mut QueueCursors,
     ) -> Option<ClaimedRun> {
-        let row = self.row(run).filter(|row| self.is_due(row))?;
-        let (priority, ready_at) = (row.priority(), row.ready_at);
+        self.row(run).filter(|row| self.is_due(row))?;
         if key.is_some() {
             self.change(run, |row| (row.limit_key, row.parked_since) = (key.clone(), None));
         }
         let claimed = self.take(run, request.claimer.worker, &request.claimer.identifier.into())?;
-        taken.take((&claimed.topic, &claimed.handler, claimed.reserved_for), priority, ready_at);
         Some(ClaimedRun { limit_key: key, ..claimed })
     }
 }

@@ -86,7 +86,7 @@ impl State {
             let mut row = WorkingRow::new(child_of(&Lineage::root(root)), message, topic, handler, at);
             row.context = emitted.context.clone();
             row.give_up_at = deadlines.iter().min().copied();
-            row.ready_at = min_deadline(due.unwrap_or(at), row.give_up_at);
+            row.ready_at = min_deadline(due.unwrap_or(at), row.give_up_at).max(at);
             self.insert(row);
         }
         self.newest = self.newest.max(Some(after(at)));

@@ -171,7 +171,8 @@ impl State {
             };
             let mut row = WorkingRow::new(child_of(&above), emission.id, topic, handler, step.last_event);
             row.parent = emission.detached_root.is_none().then(|| step.held.id());
-            row.ready_at = min_deadline(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at);
+            row.ready_at =
+                min_deadline(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at).max(now);
             if is_injected(Bug::ForgetReadyAt) {
                 row.ready_at = now;
             }

@@ -166,7 +166,7 @@ impl State {
                 (None, _) => now,
                 (Some(_), false) => now + pause,
                 (Some(_), true) if row.giving_up => now,
-                (Some(_), true) => row.give_up_at.map_or(now + pause, |at| at.min(now + pause)),
+                (Some(_), true) => row.give_up_at.map_or(now + pause, |at| at.min(now + pause)).max(now),
             };
             row.free(ready_at);
             if row.attempts + row.retries == 0 {

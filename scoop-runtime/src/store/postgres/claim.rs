@@ -16,7 +16,10 @@ use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
-use crate::store::{ClaimStorage, ClaimedRun, Claimer, Lanes, ParentRef, QueueCursors, Suspect, Unclaimed};
+use crate::store::{
+    ClaimStorage, ClaimedRun, Claimer, Lanes, ParentRef, QueueCursors, QueueLook, Snapshot, Suspect,
+    Unclaimed,
+};
 use crate::telemetry::metrics;
 use crate::util::ids;
 
@@ -38,18 +41,26 @@ impl<'a> Claim<'a, Counts> {
 }
 
 impl ClaimStorage for PostgresStore {
-    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<Lanes> {
-        let rows = sqlx::query_as(self.sql.handler_list_ready.clone())
+    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<(Lanes, QueueLook)> {
+        let (open, since) = progress.open();
+        let rows = sqlx::query(self.sql.handler_list_ready.clone())
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
             .bind(&lanes.reserved_for)
             .bind(progress.of(lanes, Priority::Normal))
             .bind(progress.of(lanes, Priority::High))
-            .bind(progress.of(lanes, Priority::Low));
-        let ready: Vec<(String, String, i32)> = rows.all(&self.sessions).await?;
-        let ready: HashSet<_> =
-            ready.iter().map(|(topic, handler, lane)| (&**topic, &**handler, *lane)).collect();
-        Ok(lanes.only(|lane| ready.contains(&lane)))
+            .bind(progress.of(lanes, Priority::Low))
+            .bind(open)
+            .bind(since);
+        let rows: Vec<PgRow> = rows.all(&self.sessions).await?;
+        let look = rows.first().map(look).transpose()?.ok_or(sqlx::Error::RowNotFound)?;
+        let mut ready = HashSet::new();
+        for row in &rows {
+            if let Some(topic) = row.try_get::<Option<&str>, _>("topic")? {
+                ready.insert((topic, row.try_get("handler")?, row.try_get("lane")?));
+            }
+        }
+        Ok((lanes.only(|lane| ready.contains(&lane)), look))
     }
 
     async fn claim(
@@ -101,8 +112,11 @@ impl PostgresStore {
         let identifier = claim.claimer.identifier;
         let rows = self.claim_query(claim, limit, progress, only).all(&self.sessions).await?;
         let mut all = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let claimed = read_claimed(row, identifier, progress)?;
+        if only.is_none() {
+            record_look(&rows, claim.lanes, limit, progress)?;
+        }
+        for row in rows.iter().filter(|row| has_run(row)) {
+            let claimed = ClaimedRun::from_row(row, identifier)?;
             if cfg!(feature = "metrics") {
                 let waited = (OffsetDateTime::now_utc() - time(row, "ready_at")?).as_seconds_f64();
                 metrics::queue_seconds(row.try_get("handler")?).record(waited.max(0.0));
@@ -121,6 +135,7 @@ impl PostgresStore {
         only: Option<&'q [Uuid]>,
     ) -> Query<'q, Postgres, PgArguments> {
         let Claim { claimer: Claimer { worker, identifier }, lanes, running_counts } = claim;
+        let (open, since) = progress.open();
         sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
             .bind(identifier)
@@ -135,6 +150,8 @@ impl PostgresStore {
             .bind(only)
             .bind(progress.of(lanes, Priority::High))
             .bind(progress.of(lanes, Priority::Low))
+            .bind(open)
+            .bind(since)
     }
 
     /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is
@@ -202,17 +219,57 @@ impl PostgresStore {
     }
 }
 
-/// Reads a claimed run, and advances its queue.
-pub(super) fn read_claimed(
-    row: &PgRow,
-    identifier: &str,
+/// Whether the row of a look has a run, too.
+pub(super) fn has_run(row: &PgRow) -> bool {
+    row.try_get::<Option<Uuid>, _>("id").is_ok_and(|id| id.is_some())
+}
+
+/// What the statement of this row has seen.
+pub(super) fn look(row: &PgRow) -> sqlx::Result<QueueLook> {
+    let snapshot: Snapshot = row
+        .try_get::<&str, _>("snapshot")?
+        .parse()
+        .map_err(|error: std::num::ParseIntError| sqlx::Error::Decode(error.into()))?;
+    Ok(QueueLook { at: time(row, "looked_at")?, snapshot })
+}
+
+/// Advances the positions as far as a claim of so many runs at most has come.
+pub(super) fn record_look(
+    rows: &[PgRow],
+    lanes: &Lanes,
+    limit: usize,
     progress: &mut QueueCursors,
-) -> sqlx::Result<Result<ClaimedRun, Unclaimed>> {
-    let lane = (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
-    let claimed = ClaimedRun::from_row(row, identifier)?;
-    // The level of a run that cannot be read is unknown. A cursor that stays behind skips no run.
-    if let Ok(claimed) = &claimed {
-        progress.take(lane, Priority::of(&claimed.run.context), time(row, "ready_at")?);
+) -> sqlx::Result<()> {
+    let Some(row) = rows.first() else { return Ok(()) };
+    let look = look(row)?;
+    let queues: Option<Vec<i32>> = row.try_get("left_queues")?;
+    let levels: Option<Vec<i32>> = row.try_get("left_levels")?;
+    let since: Option<Vec<Option<OffsetDateTime>>> = row.try_get("left_since")?;
+    let all: Vec<_> = lanes.each().collect();
+    let mut left = vec![];
+    let places = queues.iter().flatten().zip(levels.iter().flatten()).zip(since.into_iter().flatten());
+    for ((nth, level), since) in places {
+        let lane = usize::try_from(nth - 1).ok().and_then(|nth| all.get(nth));
+        let level = Priority::ALL.into_iter().find(|it| *it as i32 == *level);
+        left.extend(lane.zip(level).map(|(lane, level)| (*lane, level, since)));
     }
-    Ok(claimed)
+    // As in the statement. Where all candidates of a queue were taken, there may be more.
+    let candidates_max = (limit + 20).min(1 + 10_000 / lanes.len().max(1));
+    if limit >= candidates_max {
+        let mut taken = BTreeMap::<_, Vec<OffsetDateTime>>::new();
+        for row in rows.iter().filter(|row| has_run(row)) {
+            let lane: (&str, &str, i32) =
+                (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
+            taken.entry(lane).or_default().push(time(row, "ready_at")?);
+        }
+        let cut = taken.into_iter().filter(|(_, since)| since.len() >= candidates_max);
+        for (lane, since) in cut {
+            left.extend(Priority::ALL.map(|level| (lane, level, since.iter().min().copied())));
+        }
+    }
+    for row in rows.iter().filter(|row| has_run(row)) {
+        progress.know(row.try_get("handler")?);
+    }
+    progress.looked(lanes, &look, left);
+    Ok(())
 }

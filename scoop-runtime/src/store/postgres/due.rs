@@ -27,7 +27,9 @@ impl DueStorage for PostgresStore {
         let due = sqlx::query(self.sql.run_next_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
         let due = due.bind(worker).bind(&lanes.reserved_for).bind(suspects == SuspectClaim::Allowed);
         let due = due.bind(progress.of(lanes, Priority::Normal)).bind(progress.of(lanes, Priority::High));
-        let row = due.bind(progress.of(lanes, Priority::Low)).one(&self.sessions).await?;
+        let (open, since) = progress.open();
+        let due = due.bind(progress.of(lanes, Priority::Low)).bind(open).bind(since);
+        let row = due.one(&self.sessions).await?;
         Ok(Due {
             seconds: row.try_get("seconds")?,
             is_pause_over: row.try_get("is_pause_over")?,

@@ -8,11 +8,12 @@ use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{Postgres, Row, Transaction};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::claim::{Claim, read_claimed};
-use super::decode::unsigned;
+use super::claim::{Claim, has_run, look, record_look};
+use super::decode::{time, time_if_any, unsigned};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
@@ -23,7 +24,7 @@ use crate::store::limit::{
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
     Candidate, ClaimedRun, Claimer, FreedKeys, Lanes, LimitStorage, LimitedClaim, LimitedRequest,
-    LimitedSaga, QueueCursors, SagaLimit, Unclaimed,
+    LimitedSaga, QueueCursors, QueueLook, SagaLimit, Unclaimed,
 };
 use crate::util::ids;
 use crate::util::patience::note;
@@ -67,8 +68,41 @@ struct Candidates {
     unkeyed: BTreeSet<Uuid>,
     /// Whether some were left out, since they took too long or their messages are too large.
     is_cut: bool,
-    /// Whether a run of their queues is parked.
-    is_any_parked: bool,
+    /// What the statement has seen.
+    look: Option<QueueLook>,
+    /// The queues of all that it has found, and since when each is ready.
+    found: Vec<Found>,
+    /// The queue time of the last one, if there may be more.
+    cut_at: Option<OffsetDateTime>,
+}
+
+/// A due run that a claim has found.
+struct Found {
+    id: Uuid,
+    queue: (String, String, i32),
+    priority: Priority,
+    ready_at: Option<OffsetDateTime>,
+}
+
+impl Candidates {
+    /// Records in the positions what the statement has seen, and the first runs of which a claim has taken none of these.
+    fn record_look(&self, lanes: &Lanes, taken: &BTreeSet<Uuid>, cursors: &mut QueueCursors) {
+        let Some(look) = &self.look else { return };
+        let found = self.found.iter().filter(|it| !taken.contains(&it.id));
+        let found = found.map(|it| {
+            let (topic, handler, lane) = &it.queue;
+            ((&**topic, &**handler, *lane), it.priority, it.ready_at)
+        });
+        // The first ones that it has not found are ready since then at the earliest.
+        let cut = self.cut_at.into_iter().flat_map(|at| {
+            let of_level = move |level: Priority| {
+                let head_start = time::Duration::try_from(Priority::HEAD_START).unwrap_or_default();
+                at.checked_add(head_start * (level as i32))
+            };
+            lanes.each().flat_map(move |lane| Priority::ALL.map(|level| (lane, level, of_level(level))))
+        });
+        cursors.looked(lanes, look, found.chain(cut));
+    }
 }
 
 /// Why a claim under a limit failed.
@@ -193,14 +227,18 @@ impl PostgresStore {
         let mut usage = self.usage(tx, limit, &[]).await?;
         let room = usage.room_of_saga(limit);
         let most = request.slots.min(room);
-        let (mut runs, mut taken) = (vec![], QueueCursors::default());
+        let (mut runs, mut cursors) = (vec![], request.cursors.clone());
         if most > 0 {
             let claim = Claim::uncounted(request.claimer, &request.queue.lanes);
             let most = if only.is_some() { 1 } else { most };
             let rows = self.claim_query(&claim, most, request.cursors, only).all_on(tx).await;
             let rows = rows.map_err(ClaimError::of_runs)?;
             let identifier = request.claimer.identifier;
-            let read = rows.iter().map(|row| read_claimed(row, identifier, &mut taken));
+            if only.is_none() {
+                record_look(&rows, &request.queue.lanes, most, &mut cursors)?;
+            }
+            let read =
+                rows.iter().filter(|row| has_run(row)).map(|row| ClaimedRun::from_row(row, identifier));
             runs = read.collect::<sqlx::Result<_>>().map_err(ClaimError::of_runs)?;
         }
         let is_changed = !runs.is_empty();
@@ -211,8 +249,8 @@ impl PostgresStore {
         let is_reached = room <= runs.len();
         let is_full = !is_reached && runs.len() == request.slots;
         let opens_in = usage.saga_opens_in(limit);
-        let claim = LimitedClaim { is_full, is_reached, opens_in, runs, taken, ..LimitedClaim::default() };
-        Ok((claim, is_changed))
+        let claim = LimitedClaim { is_full, is_reached, opens_in, runs, ..LimitedClaim::default() };
+        Ok((LimitedClaim { cursors: only.is_none().then_some(cursors), ..claim }, is_changed))
     }
 
     /// Returns parked runs to their queues, of the freed keys and of those whose rate admits more. Then claims due runs as far as
@@ -223,14 +261,13 @@ impl PostgresStore {
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> Result<(LimitedClaim, bool), ClaimError> {
-        let mut returned = Returned::default();
-        let (mut is_changed, next_page) = self.return_parked(tx, limit, request, &mut returned).await?;
+        let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
+        let (mut is_changed, next_page) =
+            self.return_parked(tx, limit, request, &mut returned, &mut cursors).await?;
         let mut usage = self.usage(tx, limit, &[]).await?;
         let is_reached = usage.room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
-        // A parked run returns with the time at which it was ready: while there is one, no position passes it.
-        let (mut taken, mut is_any_parked) = (QueueCursors::default(), false);
         let begun_at = Instant::now();
         let until = begun_at + CANDIDATE_TIME_MAX;
         while !all.is_reached
@@ -238,10 +275,10 @@ impl PostgresStore {
             && looked_at < CANDIDATES_MAX
             && Instant::now() < until
         {
-            let candidates = self.candidates(tx, request, asked, only, until).await;
-            let Candidates { runs: candidates, unkeyed, is_cut, is_any_parked: is_parked } =
-                candidates.map_err(ClaimError::of_runs)?;
-            is_any_parked |= is_parked;
+            let from = LimitedRequest { cursors: &cursors, ..*request };
+            let found = self.candidates(tx, &from, asked, only, until).await;
+            let mut found = found.map_err(ClaimError::of_runs)?;
+            let (candidates, is_cut) = (std::mem::take(&mut found.runs), found.is_cut);
             let is_full = candidates.len() == asked || is_cut;
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
@@ -249,16 +286,18 @@ impl PostgresStore {
             if only.is_none() {
                 let returns = usage.returns(limit, &returned, keys);
                 returned.add(&returns);
-                if self.return_earlier(tx, limit, &request.queue.lanes, &mut usage, &returns).await? {
+                let lanes = &request.queue.lanes;
+                if self.return_earlier(tx, limit, lanes, &mut usage, (&returns, &mut cursors)).await? {
                     (is_changed, all.is_full) = (true, true);
                     continue;
                 }
             }
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let mut admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
-            is_any_parked |= !admitted.over.is_empty();
-            admitted.over.retain(|(run, _)| !unkeyed.contains(&run.id));
-            let claimed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs, &mut taken).await;
+            admitted.over.retain(|(run, _)| !found.unkeyed.contains(&run.id));
+            let taken: BTreeSet<_> =
+                admitted.runs.iter().chain(&admitted.over).map(|(run, _)| run.id).collect();
+            let claimed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs).await;
             all.runs.extend(claimed.map_err(ClaimError::of_runs)?);
             admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
             let parked = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
@@ -267,15 +306,16 @@ impl PostgresStore {
             is_changed |= has_passed || !all.runs.is_empty();
             all.is_reached = all.runs.len() - before >= room;
             all.is_full = is_full && is_changed && !all.is_reached;
+            if only.is_none() {
+                found.record_look(&request.queue.lanes, &taken, &mut cursors);
+            }
             if !is_full || !has_passed || begun_at.elapsed() >= CLAIM_TIME_MAX {
                 break;
             }
             // Most of the runs in front may be of a few keys.
             asked = (asked * 2).min(CANDIDATES_MAX);
         }
-        if !is_any_parked {
-            all.taken = taken;
-        }
+        all.cursors = only.is_none().then_some(cursors);
         if limit.rate_by_key().is_some() {
             let next = sqlx::query_scalar(self.sql.rate_next.clone()).bind(&limit.of.saga);
             all.opens_in = next.one_on(tx).await?;
@@ -293,6 +333,7 @@ impl PostgresStore {
         limit: &RecordedLimit,
         request: &LimitedRequest<'_>,
         returned: &mut Returned,
+        cursors: &mut QueueCursors,
     ) -> sqlx::Result<(bool, Option<String>)> {
         let (saga, rate, lanes) = (&limit.of.saga, limit.rate_by_key(), &request.queue.lanes);
         let FreedKeys { keys, page_from } = request.freed;
@@ -315,7 +356,7 @@ impl PostgresStore {
             let mut usage = self.usage(tx, limit, &keys).await?;
             let returns = usage.returns(limit, returned, keys);
             returned.add(&returns);
-            let runs = self.unpark(tx, lanes, &returns).await?;
+            let runs = self.unpark(tx, lanes, &returns, cursors).await?;
             let change = |it: &Return| (it.key.clone(), it.change(runs.get(&it.key).copied().unwrap_or(0)));
             let changes = returns.iter().map(change).collect();
             is_changed = !runs.is_empty();
@@ -355,9 +396,9 @@ impl PostgresStore {
         limit: &RecordedLimit,
         lanes: &Lanes,
         usage: &mut Usage,
-        returns: &[Return],
+        (returns, cursors): (&[Return], &mut QueueCursors),
     ) -> sqlx::Result<bool> {
-        let runs = self.unpark(tx, lanes, returns).await?;
+        let runs = self.unpark(tx, lanes, returns, cursors).await?;
         if limit.rate_by_key().is_some() && !runs.is_empty() {
             let change = |it: &Return| Some((it.key.clone(), it.change(*runs.get(&it.key)?)));
             let changes = returns.iter().filter_map(change).collect();
@@ -366,12 +407,14 @@ impl PostgresStore {
         Ok(!runs.is_empty())
     }
 
-    /// Puts so many parked runs of each of these keys back into their queues. Returns how many runs of each key there were.
+    /// Puts so many parked runs of each of these keys back into their queues, and lowers the positions to them. Returns how many runs
+    /// of each key there were.
     async fn unpark(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         lanes: &Lanes,
         returns: &[Return],
+        cursors: &mut QueueCursors,
     ) -> sqlx::Result<BTreeMap<String, i64>> {
         let places = returns.iter().filter(|it| it.places > 0);
         let (keys, places): (Vec<_>, Vec<_>) = places.map(|it| (it.key.clone(), it.places)).unzip();
@@ -380,8 +423,9 @@ impl PostgresStore {
         }
         let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
         let unpark = unpark.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
-        let runs: Vec<(String, i64)> = unpark.bind(keys).bind(places).all_on(tx).await?;
-        Ok(runs.into_iter().collect())
+        let runs: Vec<(String, i64, OffsetDateTime)> = unpark.bind(keys).bind(places).all_on(tx).await?;
+        runs.iter().for_each(|(.., since)| cursors.lower(*since));
+        Ok(runs.into_iter().map(|(key, runs, _)| (key, runs)).collect())
     }
 
     /// What counts for the limits of the saga, and of these keys.
@@ -497,6 +541,7 @@ impl PostgresStore {
         until: Instant,
     ) -> sqlx::Result<Candidates> {
         let lanes = &request.queue.lanes;
+        let (open, since) = request.cursors.open();
         let rows = sqlx::query(self.sql.limit_candidates.clone())
             .bind(&lanes.topics)
             .bind(&lanes.handlers)
@@ -507,11 +552,25 @@ impl PostgresStore {
             .bind(request.cursors.of(lanes, Priority::Normal))
             .bind(request.cursors.of(lanes, Priority::High))
             .bind(request.cursors.of(lanes, Priority::Low))
+            .bind(open)
+            .bind(since)
             .all_on(tx)
             .await?;
-        let mut candidates = Candidates::default();
-        for row in &rows {
-            candidates.is_any_parked = row.try_get("is_any_parked")?;
+        let mut candidates =
+            Candidates { look: rows.first().map(look).transpose()?, ..Candidates::default() };
+        for row in rows.iter().filter(|row| has_run(row)) {
+            let level: i32 = row.try_get("priority")?;
+            candidates.found.push(Found {
+                id: row.try_get("id")?,
+                queue: (row.try_get("topic")?, row.try_get("handler")?, row.try_get("lane")?),
+                priority: Priority::ALL.into_iter().find(|it| *it as i32 == level).unwrap_or_default(),
+                ready_at: time_if_any(row, "ready_at")?,
+            });
+        }
+        if candidates.found.len() == count {
+            candidates.cut_at = rows.last().map(|row| time(row, "queue_time")).transpose()?;
+        }
+        for row in rows.iter().filter(|row| has_run(row)) {
             if row.try_get("is_left_out")? || !candidates.runs.is_empty() && Instant::now() >= until {
                 candidates.is_cut = true;
                 break;
@@ -547,14 +606,13 @@ impl PostgresStore {
         Ok(park.execute(&mut **tx).await?.rows_affected())
     }
 
-    /// Claims these runs, which this transaction has locked, and advances their queues.
+    /// Claims these runs, which this transaction has locked.
     async fn claim_chosen(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         claimer: Claimer<'_>,
         limit: &RecordedLimit,
         runs: &[(Candidate, String)],
-        taken: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         let mut all = vec![];
         if runs.is_empty() {
@@ -576,7 +634,7 @@ impl PostgresStore {
         for row in &rows {
             let limit_key =
                 key_of.remove(&row.try_get("id")?).filter(|_| limit.concurrency_by_key().is_some());
-            let run = read_claimed(row, claimer.identifier, taken)?;
+            let run = ClaimedRun::from_row(row, claimer.identifier)?;
             all.push(run.map(|run| ClaimedRun { limit_key, ..run }));
         }
         Ok(all)

@@ -611,46 +611,103 @@ fn a_schema_name_without_room_in_the_texts_is_refused_with_the_reason() {
     assert_eq!(Schema::new("a\"b").unwrap().quoted(), "\"a\"\"b\"");
 }
 
-/// A run of `saga` that has been ready for so long.
-async fn ready_for(pool: &PgPool, store: &PostgresStore, seconds: f64) -> Uuid {
+/// Launches a message, in this transaction.
+async fn launch_in(store: &PostgresStore, transaction: &mut PgConnection) -> Uuid {
     let launched = NewMessage::new("a", serde_json::Value::Null, 0);
-    store.launch(pool, std::slice::from_ref(&launched)).await.unwrap();
-    let since = "UPDATE scoop.run SET ready_at = clock_timestamp() - make_interval(secs => $2)
-                 WHERE message_id = $1 RETURNING id";
-    sqlx::query_scalar(since).bind(launched.id).bind(seconds).fetch_one(pool).await.unwrap()
+    store.launch(&mut *transaction, std::slice::from_ref(&launched)).await.unwrap();
+    launched.id
+}
+
+/// The messages of claimed runs.
+async fn claimed_messages(store: &PostgresStore, worker: Uuid, progress: &mut QueueCursors) -> Vec<Uuid> {
+    claim(store, worker, progress).await.iter().map(|claimed| claimed.run.message).collect()
 }
 
 #[tokio::test]
-async fn a_claim_goes_on_from_where_the_last_one_has_come_to() {
-    let pool = database("progress").await;
+async fn run_of_a_transaction_that_commits_late_is_claimed_by_the_next_claim() {
+    let pool = database("late_commit").await;
     let (store, worker, _) = launching(&pool).await;
-    let claim = async |progress: &mut QueueCursors| {
-        claim(&store, worker, progress).await.iter().map(|claimed| claimed.key.id).collect::<Vec<_>>()
-    };
     let mut progress = QueueCursors::default();
-    let mut expected = vec![ready_for(&pool, &store, 3000.0).await, ready_for(&pool, &store, 2000.0).await];
-    assert_eq!(claim(&mut progress).await, expected);
-    assert!(progress.may_skip_runs());
-    // One that was launched before the newest, but committed only now; and one that is newer.
-    let hidden = ready_for(&pool, &store, 2500.0).await;
-    expected = vec![ready_for(&pool, &store, 1000.0).await];
-    assert_eq!(claim(&mut progress).await, expected);
-    assert_eq!(claim(&mut QueueCursors::default()).await, [hidden]);
-    // One that was launched a moment before the newest is found, unless this takes longer than a moment.
-    loop {
-        let begun = std::time::Instant::now();
-        let late = ready_for(&pool, &store, 0.0).await;
-        progress.take(
-            ("a", "saga", 0),
-            Priority::Normal,
-            time::OffsetDateTime::now_utc() + time::Duration::HOUR,
-        );
-        let claimed = claim(&mut progress).await;
-        if claimed == [late] {
-            break;
-        }
-        assert!(claimed.is_empty() && begun.elapsed().as_secs_f64() > 0.9, "it was overlooked: {claimed:?}");
+    let claim = async |progress: &mut QueueCursors| claimed_messages(&store, worker, progress).await;
+    assert!(claim(&mut progress).await.is_empty());
+    let (mut slow, mut aborted) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
+    let hidden = launch_in(&store, &mut slow).await;
+    launch_in(&store, &mut aborted).await;
+    for _ in 0..3 {
+        let visible = launch_in(&store, &mut pool.acquire().await.unwrap()).await;
+        assert_eq!(claim(&mut progress).await, [visible]);
+        // So that the position is later than the hidden run, also by more than a clock may be read too early.
+        wait_for_clock(&pool).await;
     }
+    aborted.rollback().await.unwrap();
+    assert!(claim(&mut progress).await.is_empty());
+    slow.commit().await.unwrap();
+    assert_eq!(claim(&mut progress).await, [hidden]);
+    assert!(claim(&mut progress).await.is_empty());
+    done(pool).await;
+}
+
+/// Waits until the clock of the server is so much later that no allowance for a late transaction covers it.
+async fn wait_for_clock(pool: &PgPool) {
+    sqlx::raw_sql("SELECT pg_sleep(0.03)").execute(pool).await.unwrap();
+}
+
+/// A run with an old time, that nobody could see before: as long as it holds its queue, the next claims find it.
+#[tokio::test]
+async fn run_that_another_session_has_locked_is_claimed_once_it_is_free() {
+    let pool = database("late_lock").await;
+    let (store, worker, _) = launching(&pool).await;
+    let mut progress = QueueCursors::default();
+    assert!(claimed_messages(&store, worker, &mut progress).await.is_empty());
+    let locked = launch_in(&store, &mut pool.acquire().await.unwrap()).await;
+    let mut lock = pool.begin().await.unwrap();
+    sqlx::raw_sql("SELECT FROM scoop.run WHERE handler = 'saga' FOR UPDATE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    for _ in 0..3 {
+        let visible = launch_in(&store, &mut pool.acquire().await.unwrap()).await;
+        assert_eq!(claimed_messages(&store, worker, &mut progress).await, [visible]);
+        assert!(progress.has_left());
+        wait_for_clock(&pool).await;
+    }
+    lock.rollback().await.unwrap();
+    assert_eq!(claimed_messages(&store, worker, &mut progress).await, [locked]);
+    assert!(!progress.has_left());
+    done(pool).await;
+}
+
+#[tokio::test]
+async fn run_for_which_a_claim_had_no_slot_is_claimed_by_the_next_one() {
+    let pool = database("left_over").await;
+    let (store, worker, _) = launching(&pool).await;
+    let mut progress = QueueCursors::default();
+    assert!(claimed_messages(&store, worker, &mut progress).await.is_empty());
+    let mut launched = vec![];
+    for _ in 0..15 {
+        launched.push(launch_in(&store, &mut pool.acquire().await.unwrap()).await);
+    }
+    wait_for_clock(&pool).await;
+    assert_eq!(claimed_messages(&store, worker, &mut progress).await, launched[..10]);
+    wait_for_clock(&pool).await;
+    assert_eq!(claimed_messages(&store, worker, &mut progress).await, launched[10..]);
+    done(pool).await;
+}
+
+/// Claims have gone on from there.
+#[tokio::test]
+async fn run_launched_for_a_past_time_is_ready_from_now_on() {
+    let pool = database("past_due").await;
+    let (store, worker, _) = launching(&pool).await;
+    let past = time::OffsetDateTime::UNIX_EPOCH;
+    let mut progress = QueueCursors::default();
+    assert!(claimed_messages(&store, worker, &mut progress).await.is_empty());
+    wait_for_clock(&pool).await;
+    let mut context = scoop_core::Context::default();
+    context.set(scoop_core::SleepUntil::new(past)).unwrap();
+    let launched = NewMessage::new("a", serde_json::Value::Null, 0).with(context);
+    store.launch(&pool, std::slice::from_ref(&launched)).await.unwrap();
+    assert_eq!(claimed_messages(&store, worker, &mut progress).await, [launched.id]);
     done(pool).await;
 }
 
@@ -670,51 +727,39 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
             FROM (SELECT gen_random_uuid() AS id) ids";
         sqlx::query(insert).bind(topic).bind(handler).bind(seconds).execute(&pool).await.unwrap();
     };
-    let found = async |progress: &QueueCursors| {
-        let lanes = store.lanes_ready(&Lanes::unreserved(&topics, &handlers), progress).await.unwrap();
+    let all = Lanes::unreserved(&topics, &handlers);
+    let found = async |progress: &mut QueueCursors| {
+        let (lanes, look) = store.lanes_ready(&all, progress).await.unwrap();
+        progress.looked_for_ready(&all, &lanes, &look);
         let mut found: Vec<_> =
             lanes.each().map(|(topic, handler, _)| format!("{topic}/{handler}")).collect();
         found.sort();
         found.join(" ")
     };
     let mut progress = QueueCursors::default();
-    assert_eq!(found(&progress).await, "");
+    assert_eq!(found(&mut progress).await, "");
     for (topic, handler) in [("t", "a"), ("t", "b"), ("u", "b"), ("t", "d"), ("t", "x")] {
-        ready(topic, handler, 3000.0).await;
+        ready(topic, handler, 0.0).await;
     }
     ready("t", "e", -3000.0).await;
-    assert_eq!(found(&progress).await, "t/a t/b t/d u/b", "e is to begin later");
-    let before = |seconds| time::OffsetDateTime::now_utc() - time::Duration::seconds(seconds);
-    // The runs left in these two were invisible. Nothing is known of the queues between and around them.
-    progress.take(("t", "b", 0), Priority::Normal, before(2000));
-    progress.take(("t", "d", 0), Priority::Normal, before(2000));
-    assert_eq!(found(&progress).await, "t/a u/b");
-    ready("t", "c", 2500.0).await;
-    ready("t", "d", 1000.0).await;
-    assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
-    // The first and the last that there are.
-    progress.take(("t", "a", 0), Priority::Normal, before(4000));
-    progress.take(("t", "e", 0), Priority::Normal, before(2000));
-    assert_eq!(found(&progress).await, "t/a t/c t/d u/b");
-    ready("t", "e", 1000.0).await;
-    assert_eq!(found(&progress).await, "t/a t/c t/d t/e u/b");
-    // What has been worked off of one priority says nothing about another.
+    assert_eq!(found(&mut progress).await, "t/a t/b t/d u/b", "e is to begin later");
+    assert_eq!(found(&mut progress).await, "t/a t/b t/d u/b", "none is claimed");
+    sqlx::raw_sql("DELETE FROM scoop.run WHERE topic = 't' AND handler IN ('b', 'd')")
+        .execute(&pool)
+        .await
+        .unwrap();
+    assert_eq!(found(&mut progress).await, "t/a u/b");
+    ready("t", "c", 0.0).await;
+    ready("t", "d", 0.0).await;
+    assert_eq!(found(&mut progress).await, "t/a t/c t/d u/b");
     for level in [Priority::High, Priority::Low] {
-        progress = QueueCursors::default();
-        let normal = topics.iter().zip(&handlers);
-        normal.for_each(|(topic, handler)| {
-            progress.take((&**topic, &**handler, 0), Priority::Normal, before(0))
-        });
-        assert_eq!(found(&progress).await, "", "nothing but {level:?}");
-        ready("t", "d", 900.0).await;
-        let set = "
-            UPDATE scoop.run SET context = jsonb_build_object('scoop.priority', $1::text)
-            WHERE id IN (SELECT id FROM scoop.run WHERE handler = 'd' ORDER BY ready_at DESC LIMIT 1)";
+        let mut progress = QueueCursors::default();
+        sqlx::raw_sql("DELETE FROM scoop.run WHERE state = 'ready'").execute(&pool).await.unwrap();
+        assert_eq!(found(&mut progress).await, "", "{level:?}");
+        ready("t", "d", 0.0).await;
+        let set = "UPDATE scoop.run SET context = jsonb_build_object('scoop.priority', $1::text) WHERE handler = 'd'";
         sqlx::query(set).bind(level.name()).execute(&pool).await.unwrap();
-        assert_eq!(found(&progress).await, "t/d", "{level:?}");
-        progress.take(("t", "d", 0), level, before(800));
-        assert_eq!(found(&progress).await, "", "{level:?}");
-        sqlx::raw_sql("DELETE FROM scoop.run WHERE context IS NOT NULL").execute(&pool).await.unwrap();
+        assert_eq!(found(&mut progress).await, "t/d", "{level:?}");
     }
     done(pool).await;
 }

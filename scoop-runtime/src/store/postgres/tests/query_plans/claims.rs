@@ -1,6 +1,10 @@
 //! Plans of claims, and of the lookup of queues with ready runs.
 
+use scoop_core::Priority;
+
+use super::super::{claim, lanes, launching};
 use super::*;
+use crate::store::QueueCursors;
 
 /// Claimed runs are not read again, though their index entries are still there. `named` names the database. `known` are values with the progress of
 /// the queue, with which the statement reads fewer blocks than `at_most`. `unknown` are values without it.
@@ -36,7 +40,8 @@ async fn reads_what_is_ready_and_not_what_was_taken(
 async fn claim_skips_the_index_entries_of_claimed_runs() {
     let claim = |reached: &str| {
         format!(
-            "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL, '{{NULL}}', '{{NULL}}'",
+            "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL, \
+             {reached}, {reached}, '{{}}', '{{}}'",
             Uuid::nil()
         )
     };
@@ -73,7 +78,7 @@ async fn claim_reads_one_level_of_each_queue_unless_a_due_run_has_a_priority() {
     let looks = async |reached_high: &str| {
         let values = format!(
             "'{}', '', '{{t,t,t}}', '{{a,b,c}}', 100, '{{}}', '{{}}', '{{NULL,NULL,NULL}}', '{{0,0,0}}', 0, NULL, \
-             {reached_high}, '{{NULL,NULL,NULL}}'",
+             {reached_high}, {reached_high}, '{{}}', '{{}}'",
             Uuid::nil()
         );
         let plan = carried_out(&pool, "run_claim", &values).await;
@@ -88,7 +93,10 @@ async fn claim_reads_one_level_of_each_queue_unless_a_due_run_has_a_priority() {
     assert_eq!(looks(unknown).await, (9, 1));
     execute("DELETE FROM scoop.run WHERE topic = 'prioritized'".to_owned()).await;
     assert_eq!(looks(unknown).await, (3, 1), "it is gone");
-    assert_eq!(looks("ARRAY[NULL, now(), NULL]").await, (9, 0), "the queue of one level is known");
+    execute(PRIORITIZED.replace("{ready_in}", "-1 minute")).await;
+    let position = |at: &str| format!("array_fill({at}, ARRAY[3])");
+    assert_eq!(looks(&position("now() - interval '1 hour'")).await, (9, 1));
+    assert_eq!(looks(&position("now()")).await, (3, 1), "it is of another program, before the positions");
     done(pool).await;
 }
 
@@ -97,7 +105,8 @@ async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
     // The index is read up to the dead entries, and after them, too.
     let looks = |known: &str| {
         format!(
-            "'{{many,many,many}}', '{{a,many,z}}', '{{0,0,0}}', {known}, '{{NULL,NULL,NULL}}', '{{NULL,NULL,NULL}}'"
+            "'{{many,many,many}}', '{{a,many,z}}', '{{0,0,0}}', {known}, '{{NULL,NULL,NULL}}', '{{NULL,NULL,NULL}}', \
+             '{{}}', '{{}}'"
         )
     };
     let known = looks("ARRAY[NULL, now() - interval '9 minutes', NULL]");
@@ -114,7 +123,9 @@ async fn lookup_of_many_ready_queues_skips_the_index_entries_of_claimed_runs() {
     let position = "now() - interval '9 minutes'";
     let known = repeated(&|n| if n == 7 { position.to_owned() } else { "NULL".to_owned() });
     let looks = |normal: &str| {
-        format!("'{{{names}}}', '{{{names}}}', '{{{lanes}}}', {normal}, '{{{unknown}}}', '{{{unknown}}}'")
+        format!(
+            "'{{{names}}}', '{{{names}}}', '{{{lanes}}}', {normal}, '{{{unknown}}}', '{{{unknown}}}', '{{}}', '{{}}'"
+        )
     };
     let (known, unknown) = (looks(&format!("ARRAY[{known}]")), looks(&format!("'{{{unknown}}}'")));
     reads_what_is_ready_and_not_what_was_taken("handler_list_ready", "many_ready", (&known, 40), &unknown)
@@ -144,10 +155,10 @@ async fn lookups_of_ready_queues_read_as_little_among_many_queues_of_others() {
         // Few queues, and more than are looked up one by one.
         for own in [2, 100] {
             let (names, lanes, unknown) = own_queues(own, "NULL");
-            let ready = format!("{names}, {names}, {lanes}, {unknown}, {unknown}, {unknown}");
+            let ready = format!("{names}, {names}, {lanes}, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}'");
             blocks.push(blocks_of(&pool, "handler_list_ready", &ready).await);
             let due = format!(
-                "{names}, {names}, '{}', {lanes}, true, {unknown}, {unknown}, {unknown}",
+                "{names}, {names}, '{}', {lanes}, true, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}'",
                 Uuid::nil()
             );
             blocks.push(blocks_of(&pool, "run_next_due", &due).await);
@@ -157,5 +168,67 @@ async fn lookups_of_ready_queues_read_as_little_among_many_queues_of_others() {
     for (nth, (few, many)) in few.iter().zip(many).enumerate() {
         assert!(*many < 4 * few + 100, "lookup {nth}: {many} blocks among many queues, {few} among few");
     }
+    done(pool).await;
+}
+
+/// Runs of one handler that are claimed and ended while another session keeps a snapshot from before. `{first}` and `{last}` are their numbers.
+const WORKED_OFF: &str = "
+    INSERT INTO scoop.message (id, topic, payload)
+    SELECT md5('dead' || n)::uuid, 'a', '{}' FROM generate_series({first}, {last}) n;
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
+    SELECT id, id, ARRAY[id, id], id, 'a', 'saga', clock_timestamp(), now()
+    FROM generate_series({first}, {last}) n CROSS JOIN LATERAL (SELECT md5('dead' || n)::uuid AS id) ids;
+    UPDATE scoop.run SET state = 'running' WHERE handler = 'saga';
+    DELETE FROM scoop.run WHERE handler = 'saga'";
+
+/// As with a `pg_dump` or a query of hours: no dead row can be removed, however many runs have been worked off since.
+#[tokio::test]
+async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs() {
+    let pool = database("old_snapshot").await;
+    let (store, worker, _) = launching(&pool).await;
+    let execute = async |sql: &str| {
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&pool).await.map(drop).unwrap()
+    };
+    let mut reader = pool.acquire().await.unwrap();
+    let open = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM scoop.run";
+    sqlx::raw_sql(open).execute(&mut *reader).await.unwrap();
+    let mut cursors = QueueCursors::default();
+    let mut blocks = vec![];
+    for (first, last) in [(1, 100), (101, 20_100)] {
+        execute(&WORKED_OFF.replace("{first}", &first.to_string()).replace("{last}", &last.to_string()))
+            .await;
+        // The first claim after the transaction that wrote these reads them once.
+        assert!(claim(&store, worker, &mut cursors).await.is_empty());
+        let mut positions = vec![];
+        for level in Priority::ALL {
+            let reached = cursors.of(&lanes(), level)[0].expect("it has looked");
+            positions.push(format!("ARRAY['{reached}'::timestamptz]"));
+        }
+        let [high, normal, low] = &positions[..] else { unreachable!() };
+        let known = format!("{normal}, {high}, {low}, '{{}}', '{{}}'");
+        let queue = "'{a}', '{saga}'";
+        let values = [
+            (
+                "run_claim",
+                format!(
+                    "'{worker}', '', {queue}, 100, '{{}}', '{{}}', {normal}, '{{0}}', 0, NULL, {high}, {low}, '{{}}', '{{}}'"
+                ),
+            ),
+            ("handler_list_ready", format!("{queue}, '{{0}}', {known}")),
+            ("run_next_due", format!("{queue}, '{worker}', '{{0}}', true, {known}")),
+            ("limit_candidates", format!("{queue}, '{{0}}', 100, NULL, 1000, {known}")),
+        ];
+        for (statement, values) in &values {
+            blocks.push((*statement, blocks_of(&pool, statement, values).await));
+        }
+        let unknown = values[0].1.replace(normal, "'{NULL}'").replace(high, "'{NULL}'");
+        let all = blocks_of(&pool, "run_claim", &unknown).await;
+        assert!(all > (last - first) / 50, "{all} blocks: the dead entries are not there");
+    }
+    let (few, many) = blocks.split_at(4);
+    for ((statement, few), (_, many)) in few.iter().zip(many) {
+        assert!(*many <= few + 10, "{statement} reads {many} blocks after many runs, {few} after few");
+    }
+    drop(reader);
     done(pool).await;
 }

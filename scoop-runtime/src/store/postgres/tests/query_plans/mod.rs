@@ -192,8 +192,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
     let (types, values) = match statement {
         "run_claim" => (
             "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[], timestamptz[], \
-             timestamptz[]",
-            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL, '{}', '{}'",
+             timestamptz[], text[], timestamptz[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL, '{}', '{}', '{}', '{}'",
         ),
         "settle_general" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => (
@@ -201,12 +201,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}', '{}', '{}', 0",
         ),
         "run_next_due" => {
-            let types = "text[], text[], uuid, int[], boolean, timestamptz[], timestamptz[], timestamptz[]";
-            (types, "'{}', '{}', gen_random_uuid(), '{}', true, '{}', '{}', '{}'")
+            let types = "text[], text[], uuid, int[], boolean, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]";
+            (types, "'{}', '{}', gen_random_uuid(), '{}', true, '{}', '{}', '{}', '{}', '{}'")
         }
         "handler_list_ready" => (
-            "text[], text[], int[], timestamptz[], timestamptz[], timestamptz[]",
-            "'{}', '{}', '{}', '{}', '{}', '{}'",
+            "text[], text[], int[], timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "handler_list_abandoned" => ("bigint", "100"),
         "run_mark_overdue" | "run_list_overdue" => ("bigint", "1"),
@@ -294,9 +294,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
         "limit_count" => ("text[], bigint", "'{}', 1"),
         "limit_candidates" => {
-            let types =
-                "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[]";
-            (types, "'{}', '{}', '{}', 1, NULL, 1000000, '{}', '{}', '{}'")
+            let types = "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]";
+            (types, "'{}', '{}', '{}', 1, NULL, 1000000, '{}', '{}', '{}', '{}', '{}'")
         }
         "limit_claim" => (
             "uuid, text, uuid[], uuid[], bigint, text[], uuid[]",
