@@ -33,7 +33,7 @@ async fn encrypt(server: &PgPool, address: &str) -> Certificate {
     );
     let only_encrypted = "COPY (SELECT 'local all all trust' UNION ALL SELECT 'hostssl all all all trust') TO PROGRAM \
                           'cat >pg_hba.conf'";
-    for statement in [&make, only_encrypted, "ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()"] {
+    for statement in [&*make, only_encrypted, "ALTER SYSTEM SET ssl = on", "SELECT pg_reload_conf()"] {
         sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(server).await.expect(statement);
     }
     let text: String =
