@@ -525,7 +525,7 @@ CREATE TABLE scoop.run (
     execution_since        timestamptz,  -- the time of the SUSPENDED before it
     payload_of             uuid,  -- the message whose payload counts; null for message_id
     limit_key              varchar(255),  -- the key under which its newest claim counts, if its saga has a limit by key
-    parked_since           timestamptz,  -- its ready_at before it was parked: then a limit of its key was reached
+    parked_since           timestamptz,  -- its ready_at before it was parked: then a limit of its key was reached; or was stuck awaiting a signal
     PRIMARY KEY (root, id)
 ) WITH (
     fillfactor = 50,  -- a run that goes from step to step is updated in place

@@ -34,8 +34,8 @@ essence AS MATERIALIZED (
                'giving_up', scoop.has_to_give_up(r.giving_up, r.give_up_at, $5), 'give_up_at', r.give_up_at,
                'context', md5(nullif(r.context, '{}')::text),
                'due', CASE WHEN (r.attempts > 0 OR r.retries > 0) IS NOT TRUE AND due.at > $5 + interval '10 minutes' THEN due.at END,
-               'signal', CASE WHEN r.ready_at > $5 THEN r.signal END,
-               'signal_key', CASE WHEN r.ready_at > $5 THEN r.signal_key END) END
+               'signal', CASE WHEN due.at > $5 THEN r.signal END,
+               'signal_key', CASE WHEN due.at > $5 THEN r.signal_key END) END
            || CASE WHEN r.state = 'ended' OR r.rollback_failed_before THEN '{}' ELSE jsonb_build_object(
                'step', r.step, 'jump', r.jump, 'definition', r.definition, 'iteration', r.iteration,
                'handler_iteration', r.handler_iteration, 'suspensions', r.suspensions, 'completions', r.completions,
@@ -43,7 +43,8 @@ essence AS MATERIALIZED (
                'payload_of', r.payload_of) END AS fields
     FROM of_both r
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN r.state = 'ready' AND r.parked_since IS NOT NULL THEN r.parked_since ELSE r.ready_at END AS at
+        SELECT CASE WHEN r.state IN ('ready', 'stuck') AND r.parked_since IS NOT NULL THEN r.parked_since
+                    ELSE r.ready_at END AS at
     ) due
 )
 SELECT coalesce(kept.root, recorded.root) AS root, coalesce(kept.message_id, recorded.message_id) AS message_id,

@@ -1,6 +1,6 @@
 //! A program changes a step for whose signal or time runs wait.
 
-use scoop::HierarchyId;
+use scoop::{Handle, HierarchyId};
 
 use super::*;
 use crate::support::{Database, Notes};
@@ -8,6 +8,10 @@ use crate::support::{Database, Notes};
 #[derive(Signal, Serialize, Deserialize)]
 #[signal(name = "orders.approved", keep = "7 days")]
 struct Approved;
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "orders.released", keep = "7 days")]
+struct Released;
 
 trait Version: Saga {
     fn new(notes: &Notes) -> Self;
@@ -50,6 +54,9 @@ versions! {
     original { reserve; ship [awaits(Approved, by = key)]; thank; + key }
     inserted { reserve; pack; ship [awaits(Approved, by = key)]; thank; + key }
     inserted_twice { reserve; pack; weigh; ship [awaits(Approved, by = key)]; thank; + key }
+    renamed_signal { reserve; ship [awaits(Released, by = key)]; thank; + key }
+    no_signal { reserve; ship; thank; }
+    no_step { reserve; thank; }
 }
 
 /// A run that waits for its signal under the original version, whose program has ended.
@@ -77,6 +84,71 @@ async fn step_inserted_before_one_that_awaits_a_signal_runs_once_and_the_wait_is
 {
     assert_eq!(ran_under::<inserted::Shipping>().await?, ["reserve", "pack", "ship", "thank"]);
     assert_eq!(ran_under::<inserted_twice::Shipping>().await?, ["reserve", "pack", "weigh", "ship", "thank"]);
+    Ok(())
+}
+
+async fn is_stuck(root: &Handle) -> Result<String> {
+    let tree = root.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
+    match &tree.roots()[0].state {
+        RunState::Stuck { reason } => Ok(reason.clone()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A run is stuck under this version, and goes on when a program awaits its signal again.
+async fn stuck_under<S: Version>() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let root = waiting(&db, &notes).await?;
+    let scoop = db.start((S::new(&notes),)).await?;
+    let reason = is_stuck(&scoop.find(root).await?).await?;
+    assert!(reason.contains("waits for the signal `orders.approved` with the key `7`"), "{reason}");
+    assert_eq!(scoop.stuck_runs().await?.len(), 1);
+    // A retry does not have it go on without its signal.
+    scoop.retry(scoop.stuck_runs().await?[0].lineage.id()).await?;
+    is_stuck(&scoop.find(root).await?).await?;
+    assert_eq!(scoop.signal(Approved, "7").await?, 0, "it is kept");
+    scoop.shutdown().await?;
+    let scoop = db.start((original::Shipping::new(&notes),)).await?;
+    assert_eq!(scoop.find(root).await?.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all(), ["reserve", "ship", "thank"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_whose_signal_no_program_awaits_any_more_is_stuck() -> Result<()> {
+    stuck_under::<renamed_signal::Shipping>().await?;
+    stuck_under::<no_signal::Shipping>().await?;
+    stuck_under::<no_step::Shipping>().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_whose_signal_an_older_living_program_awaits_is_not_stuck() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let old = db.start((original::Shipping::new(&notes),)).await?;
+    let root = old.launch(Root).await?;
+    root.comes_to(|tree| tree.roots()[0].state == RunState::AwaitingSignal).await?;
+    let new = db.start((no_signal::Shipping::new(&notes),)).await?;
+    assert!(new.stuck_runs().await?.is_empty());
+    old.shutdown().await?;
+    is_stuck(&new.find(root.id()).await?).await?;
+    new.shutdown().await?;
+    Ok(())
+}
+
+/// Cancelled and retried, it rolls back.
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelled_run_whose_signal_no_program_awaits_gives_up_when_it_is_retried() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let root = waiting(&db, &notes).await?;
+    let scoop = db.start((no_step::Shipping::new(&notes),)).await?;
+    let handle = scoop.find(root).await?;
+    is_stuck(&handle).await?;
+    scoop.cancel(root, "enough").await?;
+    scoop.retry(scoop.stuck_runs().await?[0].lineage.id()).await?;
+    assert!(matches!(handle.ends().await?, Outcome::RolledBack(_)));
+    assert_eq!(notes.all(), ["reserve"]);
+    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -1,11 +1,13 @@
 //! Recorded definitions of sagas, and the living workers with their current ones; see `definition_*.sql`,
 //! `topology_*.sql` and `run_hand_over.sql`.
 
+use std::collections::BTreeSet;
+
 use scoop_core::RecordedStep;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{Lane, RowState};
+use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RecordedRow, RowKey, State, Worker};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
@@ -180,9 +182,51 @@ impl State {
         let now = self.now();
         for run in stuck {
             self.change(run, |row| {
-                row.free(now);
+                row.retry(now);
                 (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
             });
+        }
+        for handler in handlers {
+            self.mark_unawaited(handler);
+        }
+    }
+
+    /// Marks runs of this handler as stuck that wait for a signal which no living definition of it awaits any more; see
+    /// `run_mark_unawaited.sql`.
+    pub(super) fn mark_unawaited(&mut self, handler: &str) {
+        let living = self.workers.values().flat_map(|worker| worker.handlers.iter().zip(&worker.definitions));
+        let living: Vec<_> = living.filter(|(own, _)| **own == *handler).map(|(_, number)| *number).collect();
+        if living.is_empty() {
+            return;
+        }
+        let (mut awaited, mut removed) = (BTreeSet::new(), BTreeSet::new());
+        for (number, definition) in (1..).zip(&self.definitions).filter(|(_, it)| it.handler == handler) {
+            let signals = definition.steps.iter().filter_map(|step| step.awaits.clone());
+            if living.contains(&number) { awaited.extend(signals) } else { removed.extend(signals) }
+        }
+        let now = self.now();
+        let waiting = self
+            .awaiting
+            .iter()
+            .filter(|(signal, _)| removed.contains(&signal.name) && !awaited.contains(&signal.name));
+        let waiting: Vec<RowKey> = waiting.flat_map(|(_, runs)| runs.iter().copied()).collect();
+        for run in waiting {
+            let waits = |row: &WorkingRow| *row.handler == *handler && !row.giving_up && row.ready_at > now;
+            if !self.row(run).is_some_and(waits) {
+                continue;
+            }
+            self.change(run, |row| {
+                let key = row.signal.as_ref();
+                let reason = format!(
+                    "the run waits for the signal `{}` with the key `{}`, which no step of saga `{handler}` awaits any more; \
+                     let a step await it again, or cancel the run and then retry it, so that it rolls back",
+                    key.map_or("", |key| &key.name),
+                    key.map_or("", |key| &key.key),
+                );
+                (row.state, row.reason) = (RowState::Stuck, Some(reason));
+                (row.parked_since, row.ready_at) = (Some(row.ready_at), now);
+            });
+            self.send_stuck(run);
         }
     }
 }

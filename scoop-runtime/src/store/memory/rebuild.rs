@@ -263,14 +263,15 @@ impl WorkingRow {
         }));
         if self.state != RowState::Ended {
             // A pause after a failed attempt is not recorded.
-            let far = self.due_at() > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
+            let due = self.parked_since.unwrap_or(self.ready_at);
+            let far = due > now + time::Duration::minutes(10) && self.attempts + self.retries == 0;
             let (signal, signal_key) =
-                self.signal.as_ref().filter(|_| self.ready_at > now).map(|it| (&it.name, &it.key)).unzip();
+                self.signal.as_ref().filter(|_| due > now).map(|it| (&it.name, &it.key)).unzip();
             add(json!({
                 "rolling_back": self.rolling_back, "in_rollback": self.rollback_since.is_some(),
                 "rollback_failed_before": self.rollback_failed_before, "replied": self.replied,
                 "giving_up": self.is_overdue(now), "give_up_at": self.give_up_at.map(super::state::micros),
-                "context": self.context, "due": far.then(|| super::state::micros(self.due_at())),
+                "context": self.context, "due": far.then(|| super::state::micros(due)),
                 "signal": signal, "signal_key": signal_key,
             }));
         }

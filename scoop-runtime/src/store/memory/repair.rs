@@ -204,11 +204,12 @@ impl State {
             return Some(RepairResult::checked());
         }
         let row = self.change(run, |row| {
-            row.free(now);
+            row.retry(now);
             (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
             row.doubts = row.doubts.min(UNKNOWN_MAX - 3);
         })?;
         let handler = row.handler.to_string();
+        self.mark_unawaited(&handler);
         let kind = RepairAction::Retry.as_str();
         self.intervene(
             InterventionSubject { target, handler: &handler, kind, decision: None },

@@ -264,6 +264,12 @@ impl WorkingRow {
     pub(super) fn free(&mut self, now: OffsetDateTime) {
         (self.state, self.owner, self.ready_at) = (RowState::Ready, None, now);
     }
+
+    /// Releases it after it was stuck. If it awaits a signal and does not give up, it awaits that again, for as long as before.
+    pub(super) fn retry(&mut self, now: OffsetDateTime) {
+        let waits_until = self.parked_since.take().filter(|_| !self.giving_up && self.signal.is_some());
+        self.free(waits_until.unwrap_or(now));
+    }
 }
 
 /// The same, and the definition that runs are reserved for.

@@ -191,7 +191,17 @@ impl PostgresStore {
     ) -> sqlx::Result<()> {
         sqlx::query(self.sql.run_unreserve.clone()).bind(handlers).execute(&mut *connection).await?;
         let retry = sqlx::query(self.sql.run_retry_stuck.clone()).bind(handlers).bind(UNKNOWN_MAX);
-        retry.execute(connection).await?;
+        retry.execute(&mut *connection).await?;
+        self.mark_unawaited(connection, handlers).await
+    }
+
+    /// Marks runs of these handlers as stuck that wait for a signal which no living definition of them awaits any more.
+    pub(super) async fn mark_unawaited(
+        &self,
+        connection: &mut PgConnection,
+        handlers: &[String],
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.sql.run_mark_unawaited.clone()).bind(handlers).execute(connection).await?;
         Ok(())
     }
 }

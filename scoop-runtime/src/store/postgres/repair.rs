@@ -229,8 +229,10 @@ impl PostgresStore {
         let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut *connection).await?;
         let kind = RepairAction::Retry.as_str();
         let subject = InterventionSubject { target, handler: &handler, kind, decision: None };
-        self.record(connection, subject, requester, now).await?;
-        Ok(Some(RepairResult { handlers: vec![handler], parent: None }))
+        self.record(&mut *connection, subject, requester, now).await?;
+        let handlers = vec![handler];
+        self.mark_unawaited(connection, &handlers).await?;
+        Ok(Some(RepairResult { handlers, parent: None }))
     }
 
     async fn record(

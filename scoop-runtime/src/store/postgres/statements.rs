@@ -274,6 +274,7 @@ statements! {
     run_mark_cancelled,
     run_mark_overdue,
     run_mark_stuck,
+    run_mark_unawaited,
     run_needs_rerun,
     run_next_due,
     run_outputs,

@@ -9,4 +9,4 @@ ALTER TABLE scoop.run
     ADD CHECK (state <> 'stuck' OR reason IS NOT NULL),
     ADD CHECK (NOT rollback_requested OR (rolling_back AND failure IS NOT NULL)),
     ADD CHECK (NOT awaits_operator OR (state IN ('stuck', 'waiting') AND rollback_failed_before)),
-    ADD CHECK (parked_since IS NULL OR limit_key IS NOT NULL);
+    ADD CHECK (parked_since IS NULL OR limit_key IS NOT NULL OR (state = 'stuck' AND signal IS NOT NULL));
