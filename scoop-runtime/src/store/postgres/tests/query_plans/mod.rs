@@ -32,7 +32,7 @@ use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 99] = [
+const HOT: [&str; 100] = [
     "run_claim",
     "limit_lock",
     "limit_count",
