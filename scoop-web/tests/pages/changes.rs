@@ -45,11 +45,13 @@ impl Stream {
 async fn streams_end_when_the_shutdown_of_the_program_begins() {
     let shop = Shop::open().await;
     let mut stream = Stream::of(&shop, "").await;
-    let shutdown = tokio::spawn(shop.scoop.shutdown());
-    while let Some(part) = stream.0.next().await {
-        part.unwrap();
-    }
-    shutdown.await.unwrap().unwrap();
+    let end = async {
+        while let Some(part) = stream.0.next().await {
+            part.unwrap();
+        }
+    };
+    let (stopped, ()) = tokio::join!(shop.scoop.shutdown(), end);
+    stopped.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
