@@ -12,7 +12,7 @@ use crate::changed_definition::{known, position_in, renamed_since, resume};
 use crate::rollback::{Instance, Plan, RollbackNames, RollbackPart};
 use crate::{
     Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, SentSignal, StepKind,
-    Suspension, Wait,
+    Suspension, Wait, visible_step,
 };
 
 /// The next move of a run.
@@ -31,7 +31,8 @@ pub enum Stuck {
     /// The recorded step is gone, and a new step has its position.
     #[error(
         "saga `{saga}` has no step `{step}` any more, where the run stands, and `{instead}` stands in its place; \
-         if that is the same step under another name, say so: `#[step(was = \"{step}\")]`"
+         if that is the same step under another name, say so: `#[step(was = \"{}\")]`",
+        visible_step(step)
     )]
     Ambiguous {
         /// The saga.
@@ -96,7 +97,8 @@ pub enum Stuck {
     /// A recorded step is not in the definition.
     #[error(
         "saga `{saga}` has no step `{step}`, which the run has recorded; keep that step, or if it has another name \
-         now, say so: `#[step(was = \"{step}\")]`"
+         now, say so: `#[step(was = \"{}\")]`",
+        visible_step(step)
     )]
     NoSuchStep {
         /// The saga.
@@ -809,6 +811,18 @@ mod tests {
 
     use super::*;
     use crate::{ChildFailure, Lineage, RollbackProgress, StepDefinition};
+
+    #[test]
+    fn advice_names_the_step_of_the_user_and_not_its_wait() {
+        let (saga, step) = (|| "saga".to_owned(), || "consent (waiting for signal)".to_owned());
+        let instead = "ask".to_owned();
+        for stuck in [
+            Stuck::Ambiguous { saga: saga(), step: step(), instead },
+            Stuck::NoSuchStep { saga: saga(), step: step() },
+        ] {
+            assert!(stuck.to_string().ends_with(r#"say so: `#[step(was = "consent")]`"#), "{stuck}");
+        }
+    }
 
     const STEPS: &[StepDefinition] =
         &[StepDefinition::new("a"), StepDefinition::new("b").compensated().handling_child_failure()];

@@ -136,7 +136,7 @@ recorded AS (
     CROSS JOIN LATERAL (
         WITH first AS MATERIALIZED (
             SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-                   own.exception, own.wait
+                   own.exception, own.wait, own.definition
             FROM scoop.message_event own
             WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
               AND own.created_at >= coalesce(n.began_at, '-infinity')
@@ -146,7 +146,7 @@ recorded AS (
         ),
         last AS MATERIALIZED (
             SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-                   own.exception, own.wait
+                   own.exception, own.wait, own.definition
             FROM scoop.message_event own
             WHERE $5::int IS NOT NULL AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
               AND own.created_at > (SELECT max(created_at) FROM first)
@@ -157,7 +157,7 @@ recorded AS (
         -- the newest of the repeated failures of its rollback
         again AS MATERIALIZED (
             SELECT f.failed_at AS created_at, 'ROLLBACK_FAILED'::scoop.message_event_type, f.step, f.worker,
-                   f.handler_iteration, f.exception, NULL::jsonb
+                   f.handler_iteration, f.exception, NULL::jsonb, NULL::int
             FROM scoop.repeated_failure f
             WHERE f.run = scoop.run_id(n.lineage)
             ORDER BY f.failed_at DESC
@@ -186,7 +186,7 @@ recorded AS (
                     ) repeated) AS repeated
         )
         SELECT e.created_at, e.type, e.step, e.coroutine_identifier AS worker, e.child_failure_handler_iteration AS handling,
-               e.exception, e.wait,
+               e.exception, e.wait, e.definition,
                -- what is between two events that are shown one after the other is left out
                CASE WHEN left_out.own > 0 AND e.created_at > bounds.after AND e.previous_at < bounds.before THEN (
                    SELECT own.created_at FROM scoop.message_event own
@@ -210,14 +210,14 @@ recorded AS (
                 SELECT first.* FROM first
               UNION ALL
                 (SELECT seen.created_at, seen.type, seen.step, seen.coroutine_identifier, seen.child_failure_handler_iteration,
-                        seen.exception, seen.wait
+                        seen.exception, seen.wait, seen.definition
                  FROM scoop.message_event seen
                  WHERE seen.type = 'SEEN' AND seen.message_id = n.message_id AND seen.coroutine_name = n.handler
                    AND seen.created_at < n.began_at
                  LIMIT 1)
               UNION ALL
                 (SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
-                        own.exception, own.wait
+                        own.exception, own.wait, own.definition
                  FROM scoop.message_event own
                  WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
                    AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
@@ -231,7 +231,7 @@ recorded AS (
             ) picked
         ) e
       UNION ALL
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n.lineage, n.message_id, n.handler, n.execution,
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n.lineage, n.message_id, n.handler, n.execution,
                least(left_out.own + left_out.repeated, $6::bigint)
         FROM left_out
         OFFSET 0
@@ -253,7 +253,15 @@ weighed AS (
     FROM ranked r
 ),
 
--- 5. The answer: a `described_run` with the state of its row for each run, and the messages without a handler.
+-- 5. The steps without a compensation, by the definitions under which steps completed.
+uncompensated AS MATERIALIZED (
+    SELECT d.id, array(SELECT step ->> 'name' FROM jsonb_array_elements(d.steps) step
+                       WHERE step ->> 'compensated' = 'false') AS steps
+    FROM scoop.definition d
+    WHERE d.id = ANY (ARRAY(SELECT DISTINCT recorded.definition FROM recorded WHERE recorded.definition IS NOT NULL))
+),
+
+-- 6. The answer: a `described_run` with the state of its row for each run, and the messages without a handler.
 described_run AS (
     SELECT max(w.lineage) AS lineage, (array_agg(w.message_id) FILTER (WHERE w.type IS NULL))[1] AS message_id,
            max(w.handler) AS handler, max(w.execution) AS execution, max(w.began_at) AS began_at, max(w.left_out) AS left_out,
@@ -264,11 +272,12 @@ described_run AS (
                    'wait', CASE WHEN NOT w.is_wait_left_out THEN w.wait END,
                    'left_out', CASE WHEN w.exception IS NOT NULL AND w.bytes > $10::bigint THEN 'failure'
                                     WHEN w.is_wait_left_out THEN 'wait' END,
-                   'anew', w.created_at = w.began_at, 'follows_gap', w.follows_gap,
+                   'anew', w.created_at = w.began_at, 'follows_gap', w.follows_gap, 'bare', w.step = ANY (u.steps),
                    'micros', CASE WHEN w.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
                                   THEN (extract(epoch FROM w.created_at) * 1000000)::bigint END)
                ORDER BY w.created_at) FILTER (WHERE w.type IS NOT NULL) AS events
     FROM weighed w
+    LEFT JOIN uncompensated u ON u.id = w.definition
     GROUP BY w.nth
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,

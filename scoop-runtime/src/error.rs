@@ -221,7 +221,8 @@ pub enum RuntimeError {
 
     /// The engine has stopped, and has aborted these steps.
     #[error(
-        "still running after {limit:?} were {}; each is left to other workers, where it begins anew",
+        "still running after {limit:?} were {}; each is left to other workers, where it begins again, or \
+         fails as `Interrupted` if it runs at most once",
         listed(steps)
     )]
     StepsStopped {
@@ -740,6 +741,15 @@ mod tests {
         let (one, many) = (denied("a message was launched"), denied("old hierarchies were looked up"));
         assert!(one.starts_with(&format!("a message could not be launched, {right}")), "{one}");
         assert!(many.starts_with(&format!("old hierarchies could not be looked up, {right}")), "{many}");
+    }
+
+    #[test]
+    fn stopped_steps_are_said_to_begin_again_or_to_fail() {
+        let text = RuntimeError::StepsStopped { limit: Duration::from_secs(1), steps: vec![] }.to_string();
+        assert!(
+            text.ends_with("where it begins again, or fails as `Interrupted` if it runs at most once"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -154,6 +154,11 @@ events! {
     INFO "handed_over" = handed_over(at: At<'_>, reason: &str) { reason = shown(Scrubbed(reason)) }
         ("run left to a program with another definition of its saga")
 
+    /// A signal has reached the run that its step cannot read.
+    WARN "signal_refused" = signal_refused(at: At<'_>, signal: &str, key: &str, reason: &str)
+        { signal = shown(Escaped(signal)), key = shown(Escaped(key)), reason = shown(Scrubbed(reason)) }
+        ("signal refused: the run waits for another one")
+
     /// The step is retried, for the first time.
     INFO "retried" = retried(at: At<'_>, reason: &str, pause: f64, infrastructure: bool)
         { reason = shown(Scrubbed(reason)), pause_seconds = pause, infrastructure = infrastructure }

@@ -56,6 +56,8 @@ pub struct RunInfo {
     pub wakes_at: Option<SystemTime>,
     /// The signal that it awaits, with the key.
     pub awaits: Option<SignalKey>,
+    /// Why its step could not read the signal that came, after which it awaits another one.
+    pub refused_signal: Option<String>,
     /// The earliest deadline that applies to it, unless it has ended.
     pub deadline: Option<SystemTime>,
     /// Whether it is ready although no living program has its saga.
@@ -182,6 +184,8 @@ pub struct RunEvent {
     pub unreadable: Option<String>,
     /// Whether events before it were left out because of [`ReadTree::events`](crate::ReadTree::events).
     pub follows_gap: bool,
+    /// Whether the step that completed with it has no compensation, as far as that is recorded.
+    has_no_compensation: bool,
     role: Role,
 }
 
@@ -229,11 +233,16 @@ enum Role {
     ChildrenUndone,
     /// A step was rolled back.
     Undone,
+    /// The same of a step without a compensation.
+    Passed,
     /// It names a part of the rollback of a step that never completed, or of a wait: that has nothing to undo.
     NothingToUndo,
     /// Another event of a rollback that names a part of it.
     OfPart,
 }
+
+/// The word for a step without a compensation in a rollback.
+const PASSED: &str = "passed, nothing to undo";
 
 impl RunState {
     /// The state as lists of runs have it, without its details.
@@ -329,6 +338,7 @@ impl RunEvent {
             failure,
             unreadable,
             follows_gap,
+            has_no_compensation: false,
             role,
         }
     }
@@ -349,14 +359,14 @@ impl RunEvent {
         matches!(self.role, Role::Completed | Role::WentOnAnew)
     }
 
-    /// Whether a step was rolled back with this event.
+    /// Whether a step was rolled back with this event, perhaps one without a compensation.
     pub fn is_undoing(&self) -> bool {
-        self.role == Role::Undone && !self.is_by_operator()
+        matches!(self.role, Role::Undone | Role::Passed) && !self.is_by_operator()
     }
 
     /// Whether an operator skipped the rollback of a step with this event.
     pub fn is_skipping(&self) -> bool {
-        self.role == Role::Undone && self.is_by_operator()
+        matches!(self.role, Role::Undone | Role::Passed) && self.is_by_operator()
     }
 
     /// Whether the event follows from the decision of an operator, and not from code.
@@ -377,7 +387,7 @@ impl RunEvent {
         let step = self.step.as_deref();
         match self.role {
             Role::NothingToUndo => None,
-            Role::ChildrenUndone | Role::Undone | Role::OfPart => {
+            Role::ChildrenUndone | Role::Undone | Role::Passed | Role::OfPart => {
                 step.map(|step| Undoes::of(step).map_or(step, |part| part.step))
             }
             Role::Plain | Role::Completed | Role::BeganToWait | Role::WentOnAnew | Role::HandledFailures => {

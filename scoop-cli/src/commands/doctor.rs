@@ -147,9 +147,12 @@ fn of_setup(mistake: &SetupError) -> Finding {
 
 async fn of_runs(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = workers::rights(scoop).await?;
-    findings.extend(workers::workers(scoop).await?);
+    let of_workers = workers::workers(scoop).await?;
+    let none_lives = of_workers.iter().any(|it| (it.check, it.level) == (workers::NO_WORKER, Level::Problem));
+    findings.extend(of_workers);
+    findings.push(workers::clock_lag(scoop).await);
     findings.extend(operation::paused(scoop).await?);
-    findings.extend(runs::unfinished(scoop).await?);
+    findings.extend(runs::unfinished(scoop, none_lives).await?);
     findings.extend(lists::listed(scoop).await?);
     findings.extend(operation::queues(scoop).await?);
     findings.extend(operation::undeletable(scoop).await?);

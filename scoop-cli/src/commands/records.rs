@@ -230,6 +230,7 @@ impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
             | RunState::AwaitingOperator { reason } => (Some(&**reason), None),
             RunState::RolledBack(failure) => (None, Some(failure.into())),
             RunState::RollbackFailed(failed) => (None, Some(FailureRecord::of_rollback(failed))),
+            RunState::AwaitingSignal => (run.refused_signal.as_deref(), None),
             _ => (None, None),
         };
         let parent = run.lineage.parent().filter(|parent| parent.ids().len() > 1);

@@ -17,7 +17,7 @@ use crate::times;
 /// Send a signal to the runs that await it
 ///
 /// If no run awaits it, it is kept, and goes to the first run that does. A name that no saga awaits is refused, since it is
-/// probably mistyped. Nothing checks that the runs can read the payload.
+/// probably mistyped. So is a payload that no saga which awaits it can read, as far as the recorded shapes of their types say so.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SignalArgs {
     /// The name of the signal

@@ -175,7 +175,8 @@ async fn signal_reaches_the_run_that_awaits_it() {
     "#]]);
     // A payload in the place of the key is seen.
     shop.run(&["signal", "shop.paid", "{}", "--yes"]).await.shows(expect![[r#"
-        no run awaits it; it is kept for 7d: signal `shop.paid`, key `{}`, payload null
+        exit 2
+        2> error: the signal `shop.paid` cannot be sent: no saga that awaits it can read it: it is null, not an object with the fields ["cents"]
     "#]]);
     shop.run(&["signal", "shop.paid", "order 7", r#"{"cents":990}"#, "--yes"]).await.shows(expect![[r#"
         the signal has reached 1 run

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use time::OffsetDateTime;
 
 use super::scoop::Scoop;
 use crate::find::CountedSpan;
@@ -21,7 +22,7 @@ const READ_MAX: usize = 500;
 const DURATIONS_OF_EACH: usize = 200;
 
 impl Scoop {
-    /// Launches and ends in each minute of the last hour, and the durations of the newest 200 runs of each saga that have
+    /// Launches and ends in each of the last 60 minutes of the clock, the current one among them, and the durations of the newest 200 runs of each saga that have
     /// committed in it.
     ///
     /// The cost is bounded: of each minute up to 500 events are read. Of a minute with more the numbers are
@@ -51,12 +52,19 @@ impl Scoop {
         async move {
             let failed = || GivenUp::error("activity was looked up");
             let now = self.patiently(|_| self.store().now()).await.map_err(failed())?.latest;
-            let bounds: Vec<_> = (0..=SPANS).rev().map(|nth| now - SPAN * nth).collect();
+            // At full minutes, so that each look counts the same events in a minute that is over.
+            let (seconds, nanos) = (now.second().into(), now.nanosecond().into());
+            let open = now - time::Duration::seconds(seconds) - time::Duration::nanoseconds(nanos);
+            let closed = (0..SPANS).rev().map(|nth| open - SPAN * nth);
+            let bounds: Vec<_> = closed.chain([now]).collect();
             let counted = self.read_patiently(|_| self.store().counted_spans(&bounds, READ_MAX)).await;
             let durations =
                 self.read_patiently(|_| self.store().run_durations(bounds[0], DURATIONS_OF_EACH)).await;
-            let spans = bounds.iter().zip(counted.map_err(failed())?);
-            let whole = |(from, span): (&_, CountedSpan)| span.extrapolated(*from, SPAN, READ_MAX as u64);
+            let spans = bounds.windows(2).zip(counted.map_err(failed())?);
+            let whole = |(ends, span): (&[OffsetDateTime], CountedSpan)| {
+                let length = Duration::try_from(ends[1] - ends[0]).unwrap_or_default();
+                span.extrapolated(ends[0], length, READ_MAX as u64)
+            };
             Ok(Activity {
                 spans: spans.map(whole).collect(),
                 span: SPAN,

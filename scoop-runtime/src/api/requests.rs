@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::panic::Location;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Failure, Frame};
+use scoop_core::{Failure, Frame, SignalKey};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -356,6 +356,19 @@ impl RequestInfo {
         Requester { note: &self.reason, source: &self.source, asked }
     }
 
+    /// The signal that the run awaits. Records the request for it.
+    async fn awaited(
+        &self,
+        target: &RequestTarget,
+        asked: RequestKey,
+    ) -> Result<Option<SignalKey>, RuntimeError> {
+        let record = |attempt| async move {
+            self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
+        };
+        let awaited = self.trial().endure(record).await;
+        awaited.map_err(GivenUp::error("a signal was sent to a run"))
+    }
+
     /// Records the request first: a signal without a record would have no sender.
     fn signal<'a>(
         &'a self,
@@ -365,17 +378,16 @@ impl RequestInfo {
         async move {
             let limit = self.scoop.limits().payload_bytes_max;
             let payload = payload::storable(payload, limit, || format!("the signal for run {}", self.id))?;
-            let asked = self.key();
-            let record = |attempt| async move {
-                self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
-            };
-            let awaited = self.trial().endure(record).await;
-            let Some(to) = awaited.map_err(GivenUp::error("a signal was sent to a run"))? else {
+            let Some(to) = self.awaited(target, RequestKey { is_dry_run: true, ..self.key() }).await? else {
                 return Ok(SignalAnswer::NotAwaiting);
             };
+            self.scoop.check_signal(&to.name, &payload).await?;
             if self.is_dry_run {
                 return Ok(SignalAnswer::Accepted);
             }
+            let Some(to) = self.awaited(target, self.key()).await? else {
+                return Ok(SignalAnswer::NotAwaiting);
+            };
             let reached = SendSignal::by_operator(self.scoop.clone(), to, payload).await?;
             Ok(if reached > 0 { SignalAnswer::Accepted } else { SignalAnswer::Kept })
         }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::Archive;
 use super::launch::{Launch, LaunchAll, LaunchUntyped};
 use super::queue_admission::{Admission, Admitted};
-use super::signal::SendSignal;
+use super::signal::{SendSignal, SignalTypes};
 use crate::api::handle::Handle;
 use crate::api::handle::waits::Waits;
 use crate::api::launch_batcher::LaunchBatcher;
@@ -60,6 +60,7 @@ struct Inner {
     unique_launches: Semaphore,
     /// Limits the attempts to send a signal whose id a transaction of another client may hold.
     repeated_signals: Semaphore,
+    signal_types: SignalTypes,
     server: Mutex<Option<PrivateServer>>,
     limits: Limits,
     /// That of a client.
@@ -145,6 +146,7 @@ impl Scoop {
                 admission,
                 unique_launches: keyed,
                 repeated_signals: Semaphore::new(1),
+                signal_types: SignalTypes::default(),
                 server,
                 limits,
                 archive: OnceLock::new(),
@@ -243,7 +245,7 @@ impl Scoop {
     /// # Errors
     ///
     /// If the key has no bytes, more than 255, or a NUL character; if the signal cannot be written as JSON, is too large
-    /// or contains a NUL character; or if the database fails for longer than
+    /// or contains a NUL character; if no saga that awaits it can read it, by the recorded shapes of their types; or if the database fails for longer than
     /// [`Builder::patience`](crate::Builder::patience).
     ///
     /// # Cancel safety
@@ -269,7 +271,7 @@ impl Scoop {
     }
 
     /// Sends a signal given by its name and its JSON, as [`signal`](Self::signal) does with one of a type. For tools that
-    /// do not have the types of the signals; nothing checks that the runs can read the JSON. It is kept for a week if no
+    /// do not have the types of the signals. It is kept for a week if no
     /// run awaits it, unless [`keep`](SendSignal::keep) says otherwise.
     ///
     /// # Errors
@@ -455,7 +457,9 @@ impl Scoop {
     }
 
     /// As [`Scoop::shutdown`], but aborts the steps that still run after this time. Each is dropped at its next
-    /// `await`, its transaction is rolled back, and its run is handed to other workers, where the step begins anew. A
+    /// `await`, its transaction is rolled back, and its run is handed to other workers, where the step begins
+    /// again. A step that runs [at most once](crate::guide::delivery) fails there as [`Interrupted`](scoop_core::Interrupted), and
+    /// its saga rolls back: allow as much time as such a step takes, or stop by [`Scoop::shutdown`], which lets it end. A
     /// step that blocks its thread cannot be aborted: after two more seconds its run is handed over anyway, and the
     /// result of the step is discarded.
     ///
@@ -689,6 +693,10 @@ impl Scoop {
     }
 
     /// The turns of repeated attempts to send a signal.
+    pub(super) fn signal_types(&self) -> &SignalTypes {
+        &self.inner.signal_types
+    }
+
     pub(crate) fn repeated_signals(&self) -> &Semaphore {
         &self.inner.repeated_signals
     }

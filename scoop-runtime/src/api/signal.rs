@@ -1,7 +1,8 @@
 //! Signals from a client.
 
+use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Json, Signal, SignalKey};
@@ -13,10 +14,12 @@ use uuid::Uuid;
 use super::scoop::Scoop;
 use crate::engine;
 use crate::error::is_denied;
-use crate::store::NewSignal;
+use crate::saga::shape;
+use crate::store::{NewSignal, SignalType};
 use crate::telemetry::{self, trace};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::{Attempt, GivenUp};
+use crate::util::sync::{Mutex, lock};
 use crate::util::{ids, payload};
 use crate::{RuntimeError, Subscribed};
 
@@ -97,6 +100,7 @@ impl SendSignal {
         if self.required {
             check_awaited(&self.scoop, &signal.to.name).await?;
         }
+        self.scoop.check_signal(&signal.to.name, &signal.payload).await?;
         let span = begin(&mut signal);
         let sent = self.scoop.store().insert_signal(connection, &signal).instrument(span).await;
         let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
@@ -118,6 +122,7 @@ impl IntoFuture for SendSignal {
             if required {
                 check_awaited(&scoop, &signal.to.name).await?;
             }
+            scoop.check_signal(&signal.to.name, &signal.payload).await?;
             let span = begin(&mut signal);
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = uninterrupted(async move {
@@ -160,6 +165,63 @@ async fn check_awaited(scoop: &Scoop, name: &str) -> Result<(), RuntimeError> {
     }
     let near = Subscribed::near(name, awaited.iter().map(String::as_str)).near;
     Err(RuntimeError::SignalNotAwaited { signal: name.to_owned(), near })
+}
+
+/// The types as which sagas read signals, by the names of these, each with the time of the look-up.
+#[derive(Default)]
+pub(super) struct SignalTypes(Mutex<BTreeMap<String, (Instant, Vec<SignalType>)>>);
+
+/// How long a look-up counts for signals that fit it.
+const LOOKED_UP_FOR: Duration = Duration::from_secs(60);
+
+/// The maximum number of names whose types are remembered.
+const NAMES_MAX: usize = 1_000;
+
+impl SignalTypes {
+    /// The types, if they were looked up not long ago.
+    fn known(&self, name: &str) -> Option<Vec<SignalType>> {
+        let known = lock(&self.0);
+        known.get(name).filter(|(at, _)| at.elapsed() < LOOKED_UP_FOR).map(|(_, types)| types.clone())
+    }
+
+    fn remember(&self, name: &str, types: Vec<SignalType>) {
+        let mut known = lock(&self.0);
+        if known.len() >= NAMES_MAX {
+            known.clear();
+        }
+        known.insert(name.to_owned(), (Instant::now(), types));
+    }
+}
+
+/// What keeps the sagas that await a signal from reading this payload; empty if one of them may read it. Without a living one
+/// those count that programs had before.
+fn misfits(types: &[SignalType], payload: &Value) -> Vec<String> {
+    let has_living = types.iter().any(|it| it.is_living);
+    let types = types.iter().filter(|it| it.is_living || !has_living);
+    let of_types =
+        types.map(|it| it.shape.as_ref().map_or_else(Vec::new, |shape| shape::misfits(shape, payload)));
+    of_types.min_by_key(Vec::len).unwrap_or_default()
+}
+
+impl Scoop {
+    /// Refuses a payload of a signal of this name that no saga which awaits it can read.
+    pub(super) async fn check_signal(&self, name: &str, payload: &Value) -> Result<(), RuntimeError> {
+        let known = self.signal_types().known(name);
+        if known.is_some_and(|types| misfits(&types, payload).is_empty()) {
+            return Ok(());
+        }
+        // A role may lack the right. After another failure the sending fails, too.
+        let Ok(types) = self.store().signal_types(name).await else { return Ok(()) };
+        let misfits = misfits(&types, payload);
+        self.signal_types().remember(name, types);
+        match misfits.is_empty() {
+            true => Ok(()),
+            false => Err(RuntimeError::Signal {
+                signal: name.to_owned(),
+                why: format!("no saga that awaits it can read it: {}", misfits.join("; ")),
+            }),
+        }
+    }
 }
 
 /// Begins the span of a signal, to which the steps that go on with it are linked.

@@ -20,6 +20,7 @@ use super::topology::recorded::{by_index, recorded};
 use super::topology::refresh::add_reply_type;
 use super::user_code::at_most_once::interrupted;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
+use super::wakeups::Delivery;
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
@@ -169,6 +170,7 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
                 engine.wakeups.wake_claimers();
             }
         }
+        Exit::SignalRefused(why) => await_another_signal(engine, execution, &why, flight).await,
         Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,
         Exit::UnfitReply { why, reply_type } => {
             match add_reply_type(engine, &execution.saga, &reply_type).await {
@@ -195,6 +197,26 @@ async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFli
         SetAside::Void => {}
     }
     drop(flight);
+}
+
+/// Has the run wait again for the signal that its step cannot read.
+async fn await_another_signal(engine: &Engine, execution: &Execution, why: &Why, flight: InFlightGuard) {
+    let refused = engine.store.refuse_signal(execution.key, &why.recorded).await;
+    drop(flight);
+    engine.reschedule_timer();
+    match refused {
+        Ok(Some(to)) => {
+            execution.span.ends_as("signal_refused");
+            telemetry::signal_refused(execution.at(&execution.step()), &to.name, &to.key, why.logged());
+            // Another one may be kept.
+            engine.wakeups.deliver(Delivery::To(to));
+        }
+        Ok(None) => {}
+        Err(error) => {
+            telemetry::release_failed(execution.key.root, execution.key.id, &error);
+            engine.mark_in_doubt();
+        }
+    }
 }
 
 /// Whether this took effect: the run was held under its claim.

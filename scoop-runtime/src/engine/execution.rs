@@ -105,6 +105,11 @@ impl Execution {
         self.signalled_by.as_ref().filter(|_| is_signal_wait(&last.step))
     }
 
+    /// Whether it has waited last in the step of one of these names.
+    pub(super) fn waited_last_in(&self, steps: &[String]) -> bool {
+        self.run.last.as_ref().is_some_and(|last| !self.run.is_backward() && steps.contains(&last.step))
+    }
+
     /// Failed attempts at the next code.
     pub(super) fn attempt(&self) -> u32 {
         u32::try_from(self.attempts).unwrap_or(0) + self.retries
@@ -147,6 +152,8 @@ pub(super) enum Exit {
     Stuck(Why),
     /// It has a reply that this program cannot decode as a value of this type.
     UnfitReply { why: Why, reply_type: String },
+    /// Its step cannot read the signal that came: it waits for another one.
+    SignalRefused(Why),
     /// Its rollback failed again.
     FailedAgain(Box<FailedRollbackPart>),
     /// The result of the last commit is unknown.

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Activity {
-    /// Spans of equal length, the oldest first. The last one ends when this was read.
+    /// The minutes of the last hour, the oldest first. The last one is not over: it ends when this was read.
     pub spans: Vec<ActivitySpan>,
     /// The length of a span.
     pub span: Duration,

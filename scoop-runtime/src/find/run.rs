@@ -292,9 +292,17 @@ impl FailureSummary {
         let line = cause.message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         Self {
             code: cause.kind.chars().take(Self::NAME_CHARS_MAX).collect(),
-            headline: line.trim().chars().take(Self::CHARS_MAX).collect(),
+            headline: cut(line.trim(), Self::CHARS_MAX),
             source: cause.source.chars().take(Self::NAME_CHARS_MAX).collect(),
         }
+    }
+}
+
+/// The text, up to so many characters. The last one is an ellipsis if there are more.
+fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(chars_max - 1).chain(['…']).collect(),
     }
 }
 
@@ -420,6 +428,17 @@ impl fmt::Display for RunSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn headline_that_is_cut_says_so() {
+        let headline = |chars: usize| {
+            let failure = Failure::new("sold.out", "ü".repeat(chars), "stock");
+            FailureSummary::of_rollback(&failure).headline
+        };
+        let max = FailureSummary::CHARS_MAX;
+        assert_eq!(headline(max), "ü".repeat(max));
+        assert_eq!(headline(max + 1), format!("{}…", "ü".repeat(max - 1)));
+    }
 
     #[test]
     fn states_and_waits_are_read_from_their_names() {

@@ -11,7 +11,7 @@ pub use scoop_core::{
     Anew, Application, CodedError, Definition, Error, Failure, Message, Missed, NamedType, Next,
     QuestionMark, Result, Schedule, Signal, StepDefinition, StepKind, With,
 };
-use scoop_core::{Json, Stored};
+use scoop_core::{Json, Stored, is_signal_wait};
 use serde_json::Value;
 
 use crate::Scope;
@@ -122,6 +122,7 @@ pub struct Codec<T> {
     write: fn(&T) -> serde_json::Result<Value>,
     read: fn(&Value) -> serde_json::Result<T>,
     shape: fn() -> String,
+    required: fn(&str) -> String,
 }
 
 impl<T> Codec<T> {
@@ -139,12 +140,19 @@ impl<T> Codec<T> {
 /// The codec of `T`. Only this function has the bound, so that the compiler reports one error for a type without it,
 /// regardless of the number of functions that take its values.
 pub fn stored<T: StepValue>() -> Codec<T> {
-    Codec { write: |value| Json::to_value(value), read: |value| T::read_stored(value), shape: shape::of::<T> }
+    Codec {
+        write: |value| Json::to_value(value),
+        read: |value| T::read_stored(value),
+        shape: shape::of::<T>,
+        required: shape::required::<T>,
+    }
 }
 
-/// The shape of the values that `step` returns.
+/// The shape of the values that `step` returns, or of the signal that it awaits.
 pub fn shape_of<T>(codec: Codec<T>, step: &str) -> String {
-    format!("{step}\n{}", (codec.shape)())
+    let shape = (codec.shape)();
+    let required = if is_signal_wait(step) { (codec.required)(&shape) } else { String::new() };
+    format!("{step}\n{shape}{required}")
 }
 
 /// Executes a step that returns a value for its compensation and for later steps.

@@ -5,11 +5,12 @@
 //! requests, and returns an error. Each field and variant is visited by a pass of its own, so that an error in one
 //! hides no other.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use scoop_core::Stored;
+use scoop_core::{Escaped, Stored};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
@@ -61,15 +62,276 @@ pub(crate) fn of_stored(value: &Value) -> String {
     }
 }
 
+/// A line for each place of the shape with fields: those without which the type reads nothing. They are found by leaving
+/// each out of a sample of the shape. If the type does not read that, such as one with a date, none is known.
+pub(crate) fn required<T: Stored>(shape: &str) -> String {
+    let places = places(shape);
+    let reads =
+        |value: &Value| catch_unwind(AssertUnwindSafe(|| T::read_stored(value).is_ok())).unwrap_or(false);
+    let sample = sample(&places, &mut vec![]);
+    let mut lines = String::new();
+    if !reads(&sample) {
+        return lines;
+    }
+    for (path, place) in &places {
+        let Place::Fields(names) = place else { continue };
+        let is_needed = |name: &&String| {
+            let mut without = sample.clone();
+            let fields = fields_at(&mut without, &places, path);
+            fields.is_some_and(|fields| fields.remove(*name).is_some()) && !reads(&without)
+        };
+        let needed: Vec<_> = names.iter().filter(is_needed).collect();
+        if !needed.is_empty() {
+            let _ = writeln!(lines, "{path:?} {REQUIRED} {needed:?}");
+        }
+    }
+    lines
+}
+
+/// What keeps a type of this shape from reading the value, a text for each field; empty if nothing is known to. A program that
+/// has the type decides more: the shape has no conditions of the type's own.
+pub(crate) fn misfits(shape: &str, value: &Value) -> Vec<String> {
+    let (places, mut found) = (places(shape), vec![]);
+    let required = shape.lines().filter_map(|line| {
+        let (path, names) = line.split_once(&format!("] {REQUIRED} "))?;
+        Some((parts(&format!("{path}]"))?, serde_json::from_str(names).ok()?))
+    });
+    let check = Check { places: &places, required: &required.collect() };
+    check.at(&mut vec![], "", value, &mut found);
+    found.truncate(MISFITS_MAX);
+    found
+}
+
+/// Marks the fields without which a type reads nothing.
+const REQUIRED: &str = "requires";
+
+/// The maximum number of misfits that are told.
+const MISFITS_MAX: usize = 10;
+
+/// A place of a shape.
+enum Place {
+    Fields(Vec<String>),
+    Variants { names: Vec<String>, others: bool },
+    Tuple(usize),
+    Kind(String),
+}
+
+/// The places of a shape, by their paths.
+type Places = BTreeMap<Vec<usize>, Place>;
+
+fn places(shape: &str) -> Places {
+    let place = |line: &str| {
+        let (path, text) = line.split_once("] ")?;
+        let names = |prefix: &str| serde_json::from_str::<Vec<String>>(text.strip_prefix(prefix)?).ok();
+        let place = if let Some(fields) = names("fields ") {
+            Place::Fields(fields)
+        } else if let Some(names) = names("variants ") {
+            Place::Variants { names, others: false }
+        } else if let Some(names) = names("variants, others ") {
+            Place::Variants { names, others: true }
+        } else if let Some(len) = text.strip_prefix("tuple of ").and_then(|len| len.parse().ok()) {
+            Place::Tuple(len)
+        } else {
+            Place::Kind(text.to_owned())
+        };
+        Some((parts(&format!("{path}]"))?, place)).filter(|_| !text.starts_with(REQUIRED))
+    };
+    shape.lines().filter_map(place).collect()
+}
+
+fn parts(path: &str) -> Option<Vec<usize>> {
+    serde_json::from_str(path).ok()
+}
+
+/// A value of the shape below this path.
+fn sample(places: &Places, path: &mut Vec<usize>) -> Value {
+    match places.get(path) {
+        Some(Place::Fields(names)) => {
+            let fields =
+                names.iter().enumerate().map(|(part, name)| (name.clone(), below(places, path, part)));
+            Value::Object(fields.collect())
+        }
+        Some(Place::Variants { names, .. }) => match (names.first(), places.get(&[&**path, &[0]].concat())) {
+            (Some(name), Some(Place::Kind(kind))) if kind == "unit" => Value::String(name.clone()),
+            (Some(name), _) => Value::Object([(name.clone(), below(places, path, 0))].into_iter().collect()),
+            (None, _) => Value::Null,
+        },
+        Some(Place::Tuple(len)) => Value::Array(vec![below(places, path, 0); *len]),
+        Some(Place::Kind(kind)) => match &**kind {
+            "bool" => Value::Bool(false),
+            "char" => Value::String("0".into()),
+            "string" => Value::String(String::new()),
+            "sequence" | "bytes" => Value::Array(vec![]),
+            "map" => Value::Object(serde_json::Map::new()),
+            "option" | "unit" | "any" => Value::Null,
+            _ => Value::Number(0.into()),
+        },
+        None => Value::Null,
+    }
+}
+
+fn below(places: &Places, path: &mut Vec<usize>, part: usize) -> Value {
+    path.push(part);
+    let value = sample(places, path);
+    path.pop();
+    value
+}
+
+/// The fields at a path of a sample, if there are only fields above it.
+fn fields_at<'v>(
+    mut value: &'v mut Value,
+    places: &Places,
+    path: &[usize],
+) -> Option<&'v mut serde_json::Map<String, Value>> {
+    for (depth, part) in path.iter().enumerate() {
+        let Some(Place::Fields(names)) = places.get(&path[..depth]) else { return None };
+        value = value.get_mut(names.get(*part)?)?;
+    }
+    value.as_object_mut()
+}
+
+/// Compares a value with a shape.
+struct Check<'a> {
+    places: &'a Places,
+    required: &'a BTreeMap<Vec<usize>, Vec<String>>,
+}
+
+impl Check<'_> {
+    fn below(&self, path: &mut Vec<usize>, part: usize, named: &str, value: &Value, found: &mut Vec<String>) {
+        path.push(part);
+        self.at(path, named, value, found);
+        path.pop();
+    }
+
+    /// A place that the shape does not have accepts any value.
+    fn at(&self, path: &mut Vec<usize>, named: &str, value: &Value, found: &mut Vec<String>) {
+        let Some(place) = self.places.get(path) else { return };
+        let field = |name: &str| if named.is_empty() { name.to_owned() } else { format!("{named}.{name}") };
+        let what = if named.is_empty() { "it".to_owned() } else { format!("`{}`", Escaped(named)) };
+        match (place, value) {
+            // As a sequence of its fields.
+            (Place::Fields(_), Value::Array(_)) => {}
+            (Place::Fields(names), Value::Object(given)) => {
+                for (part, name) in names.iter().enumerate() {
+                    match given.get(name) {
+                        Some(value) => self.below(path, part, &field(name), value, found),
+                        None if self.required.get(path).is_some_and(|required| required.contains(name)) => {
+                            found.push(format!("`{}` is missing", Escaped(&field(name))));
+                        }
+                        None => {}
+                    }
+                }
+            }
+            (Place::Variants { names, others }, Value::String(name)) => {
+                if !others && !names.contains(name) {
+                    found.push(format!("{what} is none of {names:?}"));
+                }
+            }
+            (Place::Variants { names, others }, Value::Object(given)) if given.len() == 1 => {
+                for (name, value) in given {
+                    match names.iter().position(|it| it == name) {
+                        Some(part) => self.below(path, part, &field(name), value, found),
+                        None if !others => found.push(format!("{what} is none of {names:?}")),
+                        None => {}
+                    }
+                }
+            }
+            (Place::Tuple(len), Value::Array(given)) if given.len() == *len => {
+                if let Some(first) = given.first() {
+                    self.below(path, 0, &field("0"), first, found);
+                }
+            }
+            (Place::Kind(kind), value) => match (&**kind, value) {
+                ("option", Value::Null) => {}
+                ("option", value) => self.below(path, 0, named, value, found),
+                ("sequence", Value::Array(given)) => {
+                    for (nth, value) in given.iter().enumerate() {
+                        self.below(path, 0, &field(&nth.to_string()), value, found);
+                    }
+                }
+                ("map", Value::Object(given)) => {
+                    for (name, value) in given {
+                        self.below(path, 0, &field(name), value, found);
+                    }
+                }
+                (kind, value) if is_of_kind(kind, value) => {}
+                (kind, value) => found.push(format!("{what} is {}, not {}", an(of_kind(value)), an(kind))),
+            },
+            (Place::Fields(names), value) => {
+                found.push(format!(
+                    "{what} is {}, not an object with the fields {names:?}",
+                    an(of_kind(value))
+                ));
+            }
+            (Place::Variants { names, .. }, value) => {
+                found.push(format!("{what} is {}, not one of {names:?}", an(of_kind(value))));
+            }
+            (Place::Tuple(len), value) => {
+                found.push(format!("{what} is {}, not a list of {len}", an(of_kind(value))));
+            }
+        }
+    }
+}
+
+/// Whether a type that requests this kind may read the value.
+fn is_of_kind(kind: &str, value: &Value) -> bool {
+    let whole = |bounds: std::ops::RangeInclusive<i128>| {
+        let number = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
+        number.is_some_and(|number| bounds.contains(&number))
+    };
+    match kind {
+        "bool" => value.is_boolean(),
+        "unit" => value.is_null(),
+        "char" => value.as_str().is_some_and(|text| text.chars().count() == 1),
+        "string" => value.is_string(),
+        "bytes" => value.is_string() || value.is_array(),
+        "f32" | "f64" | "i128" | "u128" => value.is_number(),
+        "i8" => whole(i8::MIN.into()..=i8::MAX.into()),
+        "i16" => whole(i16::MIN.into()..=i16::MAX.into()),
+        "i32" => whole(i32::MIN.into()..=i32::MAX.into()),
+        "i64" => whole(i64::MIN.into()..=i64::MAX.into()),
+        "u8" => whole(0..=u8::MAX.into()),
+        "u16" => whole(0..=u16::MAX.into()),
+        "u32" => whole(0..=u32::MAX.into()),
+        "u64" => whole(0..=u64::MAX.into()),
+        "sequence" | "map" => false,
+        _ => true,
+    }
+}
+
+fn of_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "number with a fraction",
+        Value::Number(_) => "whole number",
+        Value::String(_) => "string",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
+}
+
+/// With its article, in the words of JSON.
+fn an(kind: &str) -> String {
+    match kind {
+        "null" | "bytes" => kind.to_owned(),
+        "unit" => "null".into(),
+        "sequence" => "a list".into(),
+        "map" => "an object".into(),
+        _ if kind.starts_with(['i', 'o']) => format!("an {kind}"),
+        _ => format!("a {kind}"),
+    }
+}
+
 /// The kind of value that a type requests at the end of a path, and its number of parts.
-type Place = RefCell<Option<(String, usize)>>;
+type Asked = RefCell<Option<(String, usize)>>;
 
 /// The deserializer of a document that does not exist.
 #[derive(Clone, Copy)]
 struct Question<'a> {
     /// The parts on the way to the place, level by level.
     path: &'a [usize],
-    place: &'a Place,
+    place: &'a Asked,
 }
 
 /// The error of every answer.
@@ -186,8 +448,14 @@ impl<'de> Deserializer<'de> for Question<'_> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Nothing> {
-        let place = (format!("variants {variants:?}"), variants.len());
-        self.at(place, |part, value| visitor.visit_enum(Part { key: variants.get(part).copied(), value }))
+        let [part, ..] = *self.path else {
+            let accepts = Cell::new(false);
+            let _ = visitor.visit_enum(OtherVariant { accepts: &accepts, value: self });
+            let others = if accepts.get() { ", others" } else { "" };
+            return self.at((format!("variants{others} {variants:?}"), variants.len()), |_, _| Err(Nothing));
+        };
+        let value = Self { path: &self.path[1..], ..self };
+        visitor.visit_enum(Part { key: variants.get(part).copied(), value })
     }
 }
 
@@ -236,6 +504,24 @@ impl<'de> EnumAccess<'de> for Part<'_> {
     }
 }
 
+/// A variant that no enum names: only one with `#[serde(other)]` or the like accepts it.
+struct OtherVariant<'a> {
+    accepts: &'a Cell<bool>,
+    value: Question<'a>,
+}
+
+impl<'de, 'a> EnumAccess<'de> for OtherVariant<'a> {
+    type Error = Nothing;
+    type Variant = Part<'a>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Part<'a>), Nothing> {
+        let name: StrDeserializer<'_, Nothing> = "\u{1}".into_deserializer();
+        let read = seed.deserialize(name)?;
+        self.accepts.set(true);
+        Ok((read, Part { key: None, value: self.value }))
+    }
+}
+
 impl<'de> VariantAccess<'de> for Part<'_> {
     type Error = Nothing;
 
@@ -265,6 +551,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use serde::{Deserialize, Serialize};
+    use serde_json::json;
     use uuid::Uuid;
 
     use super::*;
@@ -362,6 +649,84 @@ mod tests {
         assert_eq!(of::<Vec<Marker>>(), "[] sequence\n");
         assert_eq!(of::<BTreeMap<String, Marker>>(), "[] map\n");
         assert_eq!(of::<(Marker, u8)>(), "[] tuple of 2\n");
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Answer {
+        Yes,
+        No,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Open {
+        Yes,
+        #[serde(other)]
+        Unknown,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Approval {
+        agreed: bool,
+        by: Person,
+        answer: Option<Answer>,
+        open: Option<Open>,
+        #[serde(default)]
+        amounts: Vec<u8>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Person {
+        name: String,
+        #[serde(default)]
+        age: u32,
+    }
+
+    fn misfits_of<T: Stored>(value: Value) -> Vec<String> {
+        let shape = of::<T>();
+        let found = misfits(&format!("{shape}{}", required::<T>(&shape)), &value);
+        assert!(found.is_empty() || T::read_stored(&value).is_err(), "it reads {value}, but: {found:?}");
+        found
+    }
+
+    #[test]
+    fn misfit_names_the_fields_that_the_type_does_not_read() {
+        let wrong = json!({
+            "agreed": "maybe", "by": { "age": -1 }, "answer": "perhaps", "open": "perhaps", "amounts": [1, 256, "x"],
+        });
+        let expected = [
+            "`agreed` is a string, not a bool",
+            "`by.name` is missing",
+            "`by.age` is a whole number, not a u32",
+            r#"`answer` is none of ["yes", "no"]"#,
+            "`amounts.1` is a whole number, not a u8",
+            "`amounts.2` is a string, not a u8",
+        ];
+        assert_eq!(misfits_of::<Approval>(wrong), expected);
+        assert_eq!(misfits_of::<Approval>(json!({})), ["`agreed` is missing", "`by` is missing"]);
+        let expected = [r#"it is a string, not an object with the fields ["name", "age"]"#];
+        assert_eq!(misfits_of::<Person>(json!("Ada")), expected);
+        assert_eq!(
+            misfits_of::<Paid>(json!({ "Cash": 1.5 })),
+            ["`Cash` is a number with a fraction, not an i64"]
+        );
+        assert_eq!(misfits_of::<(u8, String)>(json!([1])), ["it is a list, not a list of 2"]);
+    }
+
+    #[test]
+    fn value_that_the_type_reads_has_no_misfit() {
+        let right = json!({ "agreed": true, "by": { "name": "Ada" }, "open": "perhaps", "more": 1 });
+        assert_eq!(misfits_of::<Approval>(right), [""; 0]);
+        assert_eq!(misfits_of::<Person>(json!(["Ada", 7])), [""; 0]);
+        assert_eq!(misfits_of::<Paid>(json!("No")), [""; 0]);
+        let line = json!({ "sku": "x", "parts": [{ "sku": "y", "parts": [] }] });
+        let order = json!({ "id": Uuid::nil(), "lines": [line], "paid": { "Card": { "number": 7 } }, "notes": { "a": 1 } });
+        assert_eq!(misfits_of::<Order>(order), [""; 0]);
+        for any in [json!(null), json!(1.5), json!({ "x": [] })] {
+            assert_eq!(misfits_of::<Value>(any.clone()), [""; 0]);
+            assert_eq!(misfits("", &any), [""; 0], "nothing is recorded");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The definitions of sagas in different programs, and the queues that follow from them.
 
 use scoop_core::{Definition, RecordedStep};
+use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -110,7 +111,17 @@ pub(crate) enum SetAside {
 pub(crate) struct PublishedDefinition {
     pub(crate) handler: String,
     pub(crate) fingerprint: Uuid,
-    pub(crate) steps: Vec<RecordedStep>,
+    pub(crate) steps: Vec<PublishedStep>,
+}
+
+/// A step of a definition, as it is stored.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PublishedStep {
+    #[serde(flatten)]
+    pub(crate) step: RecordedStep,
+    /// The shape of the type of the signal for which it waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) signal_shape: Option<String>,
 }
 
 /// What there is of the registration of a program.

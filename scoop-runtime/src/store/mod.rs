@@ -26,7 +26,8 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{
-    Lanes, LivingWorker, ProgramRegistration, PublishedDefinition, Refusing, Registered, SetAside, Topology,
+    Lanes, LivingWorker, ProgramRegistration, PublishedDefinition, PublishedStep, Refusing, Registered,
+    SetAside, Topology,
 };
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
@@ -67,7 +68,7 @@ pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRe
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
     AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery,
-    SignalClaimer, SignalSent, TransactionNumber, sender,
+    SignalClaimer, SignalSent, SignalType, TransactionNumber, sender,
 };
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
@@ -277,11 +278,15 @@ storage! {
         /// Marks up to `limit` kept signals whose time is over, so that later looks do not read them. Returns these.
         async fn expire_signals(&self, limit: u32) -> Vec<ExpiredSignals>;
 
-        /// The key of the signal for which a run has waited last in the step of these names.
-        async fn awaited_key(&self, run: Uuid, steps: &[String]) -> Option<String>;
-
         /// The names of the signals that sagas await: of living programs, or of all that have ever started.
         async fn awaited_names(&self, only_living: bool) -> Vec<String>;
+
+        /// The types as which sagas read the signals of this name.
+        async fn signal_types(&self, name: &str) -> Vec<SignalType>;
+
+        /// Has a run under its claim wait again for the signal that its step cannot read, for this reason. Returns the signal
+        /// and its key; `None` if the run was not held under the key any more.
+        async fn refuse_signal(&self, key: ClaimKey, why: &str) -> Option<SignalKey>;
 
         /// The oldest transaction that may still commit a signal.
         async fn signal_horizon(&self) -> TransactionNumber;
@@ -355,6 +360,9 @@ storage! {
 
         /// The time by the clock of the server.
         async fn now(&self) -> Now;
+
+        /// How far the newest events are ahead of that clock; zero if they are not.
+        async fn clock_lag(&self) -> Duration;
     }
 
     /// Definitions of sagas, and the workers that have them.

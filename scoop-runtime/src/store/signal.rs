@@ -85,6 +85,15 @@ pub(crate) struct SignalSent {
     pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
 }
 
+/// A type as which a saga reads a signal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SignalType {
+    /// Its shape; `None` if that is not recorded.
+    pub(crate) shape: Option<String>,
+    /// Whether a living program has the saga with this type.
+    pub(crate) is_living: bool,
+}
+
 /// The worker that claims the runs that a signal reaches.
 #[derive(Clone, Copy)]
 pub(crate) struct SignalClaimer<'a> {

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, Frame, SignalKey};
 
-use super::{CancellationRequest, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd};
+use super::{
+    CancellationRequest, PASSED, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd,
+};
 use crate::Intervention;
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, system_time, utc, utc_if_known};
@@ -117,6 +119,7 @@ impl RunInfo {
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.identity()];
         notes.extend(self.execution());
+        notes.extend(self.refused_signal.as_ref().map(|why| Escaped(why).to_string()));
         notes.extend(self.giving_up());
         notes.extend(self.pauses.iter().map(|pause| pause.in_words(self.read_at)));
         notes.extend(self.is_abandoned.then(|| Escaped(&no_program(&self.handler)).to_string()));
@@ -287,7 +290,8 @@ impl RunEvent {
             (Role::WentOnAnew, _) => "went on anew",
             (Role::HandledFailures, _) => "handled child failures",
             (Role::ChildrenUndone, _) => "undoing children",
-            (Role::Undone, _) => "undone",
+            (Role::Undone, _) => "undid",
+            (Role::Passed, _) => PASSED,
             (Role::NothingToUndo, EventKind::RolledBack) => "rolled back, nothing to undo",
             (Role::NothingToUndo, EventKind::Suspended) => "nothing to undo",
             (_, EventKind::Emitted) => "launched",
@@ -320,11 +324,14 @@ impl RunEvent {
 
     /// The event, without time and worker.
     fn write_what(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Role::Passed, false, Some(subject)) = (self.role, self.is_by_operator(), self.subject()) {
+            return write!(f, "passed {}, nothing to undo", Escaped(subject));
+        }
         f.write_str(self.word())?;
         if let Some(subject) = self.subject() {
             let link = match (self.role, self.kind) {
                 (Role::ChildrenUndone, _) => " of",
-                (Role::Undone, _) if self.is_skipping() => " of",
+                (Role::Undone | Role::Passed, _) if self.is_skipping() => " of",
                 (Role::WentOnAnew, _) => " after",
                 (Role::HandledFailures, _) => " in",
                 (Role::BeganToWait, _) => " for",

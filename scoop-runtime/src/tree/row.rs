@@ -1,6 +1,6 @@
 //! Rows of the tree query: a run, or a message without a handler.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_step};
@@ -89,6 +89,7 @@ impl RunRow {
             former_executions: 0,
             execution_began_at: None,
             awaits: stands.signal.filter(|_| state == RunState::AwaitingSignal),
+            refused_signal: stands.reason.clone().filter(|_| state == RunState::AwaitingSignal),
             last_failure: stands.reason.filter(|_| state == RunState::Running && stands.attempts > 0),
             state,
             events,
@@ -166,6 +167,11 @@ impl RunEvent {
         Self { sleeps_until: sleep.map(|wait| system_time(wait.time())), awaits, ..self }
     }
 
+    /// Sets whether the step that completed with it has no compensation.
+    pub(crate) fn without_compensation(self, has_none: bool) -> Self {
+        Self { has_no_compensation: has_none, ..self }
+    }
+
     /// Marks the event before a new execution.
     pub(crate) fn going_on_anew(self, anew: bool) -> Self {
         if anew { Self { role: Role::WentOnAnew, ..self } } else { self }
@@ -193,7 +199,7 @@ impl CancellationRequest {
 
 /// Determines the meaning and the duration of each event.
 fn tell_apart(events: &mut [RunEvent]) {
-    let (mut turned_back, mut completed, mut before) = (false, BTreeSet::new(), None::<SystemTime>);
+    let (mut turned_back, mut completed, mut before) = (false, BTreeMap::new(), None::<SystemTime>);
     let (mut has_gap, mut failed_in) = (false, None);
     for event in events {
         if event.follows_gap {
@@ -211,10 +217,13 @@ fn tell_apart(events: &mut [RunEvent]) {
             (EventKind::RolledBack, Some(part)) if is_wait(part.step) && !completed.is_empty() => {
                 Role::OfPart
             }
-            (_, Some(part)) if !completed.contains(part.step) && !may_be_completed(part.step) => {
+            (_, Some(part)) if !completed.contains_key(part.step) && !may_be_completed(part.step) => {
                 Role::NothingToUndo
             }
-            (EventKind::Suspended, Some(part)) if !part.of_children => Role::Undone,
+            (EventKind::Suspended, Some(part)) if !part.of_children => match completed.get(part.step) {
+                Some(true) => Role::Passed,
+                _ => Role::Undone,
+            },
             (EventKind::Suspended, Some(_)) => Role::ChildrenUndone,
             (EventKind::Suspended, None) if event.role == Role::HandledFailures => Role::HandledFailures,
             (EventKind::Suspended, None) if event.role == Role::WentOnAnew => Role::WentOnAnew,
@@ -224,7 +233,7 @@ fn tell_apart(events: &mut [RunEvent]) {
             (_, None) => Role::Plain,
         };
         if event.role == Role::Completed {
-            completed.insert(step.to_owned());
+            completed.insert(step.to_owned(), event.has_no_compensation);
         }
         event.took = before.zip(event.at).and_then(|(before, at)| at.duration_since(before).ok());
         before = event.at.or(before);

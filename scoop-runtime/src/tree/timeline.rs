@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use scoop_core::{EventKind, Failure};
 use serde::Serialize;
 
-use super::{RunEvent, RunInfo, RunState, Tree};
+use super::{PASSED, Role, RunEvent, RunInfo, RunState, Tree};
 
 /// The word of the event with which the wait for a signal begins.
 const AWAITS: &str = "began to await a signal";
@@ -141,6 +141,7 @@ impl RunInfo {
                         (BarKind::Compensation, "failed to undo")
                     }
                     (true, false) if event.kind != EventKind::RollingBack => (BarKind::Compensation, "undo"),
+                    _ if event.role == Role::HandledFailures => (BarKind::Step, "child failures of"),
                     _ => (BarKind::Step, ""),
                 };
                 bars.push(bar(kind, words, name, if after_signal { at } else { before }, Some(at)));
@@ -181,7 +182,8 @@ impl RunEvent {
     /// Whether the time before the event was spent with code of its step.
     fn is_work(&self) -> bool {
         // The first part of the rollback of a step only asks its children to roll back.
-        let is_code = !matches!(self.word(), "undoing children" | "nothing to undo" | "began to wait");
+        let is_code =
+            !matches!(self.word(), "undoing children" | "nothing to undo" | PASSED | "began to wait");
         is_code
             && !self.is_by_operator()
             && matches!(self.kind, EventKind::Suspended | EventKind::RollingBack | EventKind::RollbackFailed)

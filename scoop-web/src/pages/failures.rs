@@ -1,6 +1,6 @@
 //! Failures, grouped by code: the newest ones, and page by page older ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
 use askama::Template;
@@ -35,6 +35,7 @@ struct FailuresPage {
 struct Group {
     code: String,
     href: String,
+    /// In so many hierarchies: a failure that undoes runs of one hierarchy is that of each of them.
     count: usize,
     handlers: String,
     headline: String,
@@ -81,7 +82,7 @@ fn group(code: &str, runs: &[&RunSummary], now: SystemTime, base: &Base) -> Opti
     Some(Group {
         code: line(if code.is_empty() { "(unreadable)" } else { code }),
         href: format!("{}/runs{}", base.0, query([("code", code)])),
-        count: runs.len(),
+        count: runs.iter().map(|run| run.hierarchy).collect::<BTreeSet<_>>().len(),
         handlers: line(&handlers.join(", ")),
         headline: newest.failure.as_ref().map(|failure| line(&failure.headline)).unwrap_or_default(),
         last: Moment { at: newest.since, now },

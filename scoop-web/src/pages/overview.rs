@@ -1,7 +1,7 @@
 //! The overview: how many runs are in which state, how much happens, how long runs take, what failed lately, and the workers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use axum::extract::{RawQuery, State};
@@ -219,7 +219,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "launched",
             figure: per_second(|span| span.launched),
-            note: "messages in the last hour",
+            note: "messages, of the last 5 minutes",
             tone: "plain",
             href: format!("{base}/runs"),
             spark: spark("messages launched", |span| span.launched),
@@ -235,7 +235,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "committed",
             figure: per_second(|span| span.committed),
-            note: "runs in the last hour",
+            note: "runs, of the last 5 minutes",
             tone: "plain",
             href: runs(&[RunPhase::Committed]),
             spark: spark("runs committed", |span| span.committed),
@@ -281,12 +281,37 @@ fn filters_of(states: &[RunPhase]) -> impl Iterator<Item = (&str, &str)> {
     states.iter().map(|state| ("state", state.name())).chain(since)
 }
 
-fn per_second(activity: &Activity, of: impl Fn(&ActivitySpan) -> u64) -> f64 {
-    let counted: u64 = activity.spans.iter().map(of).sum();
-    let seconds = activity.span.as_secs_f64() * activity.spans.iter().map(|_| 1.0).sum::<f64>();
+/// How many of these happen in a second.
+fn per_second(activity: &Activity, of: fn(&ActivitySpan) -> u64) -> f64 {
+    let Some(open) = activity.spans.last() else { return 0.0 };
+    let open = activity.read_at.duration_since(open.from).unwrap_or_default();
+    let minutes = activity.spans.iter().map(|it| (of(it), it.launched + it.committed + it.failed > 0));
+    rate(&minutes.collect::<Vec<_>>(), activity.span, open)
+}
+
+/// The maximum number of minutes over which a rate is counted.
+const RATE_MINUTES: usize = 5;
+
+/// The rate in the last minutes that are over: of each minute what is counted, and whether anything happened. The current one,
+/// which has lasted for `open`, counts only if nothing happened before. The load may have begun in the first one: it counts only
+/// if no other is over since.
+fn rate(minutes: &[(u64, bool)], span: Duration, open: Duration) -> f64 {
+    let Some((current, over)) = minutes.split_last() else { return 0.0 };
+    let first = over.iter().position(|(_, happened)| *happened);
+    let over = first.map_or(&[][..], |first| match &over[first..] {
+        [_, whole @ ..] if !whole.is_empty() => whole,
+        only => only,
+    });
+    let newest = &over[over.len().saturating_sub(RATE_MINUTES)..];
+    let (counted, seconds) = match newest {
+        [] => (current.0, open.as_secs_f64().max(1.0)),
+        newest => {
+            (newest.iter().map(|(count, _)| count).sum(), newest.iter().map(|_| span.as_secs_f64()).sum())
+        }
+    };
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let counted = counted as f64;
-    if seconds > 0.0 { counted / seconds } else { 0.0 }
+    counted / seconds
 }
 
 /// The counts of the first sagas by their names, those before whose runs wait for an operator; and the number of all.
@@ -320,4 +345,30 @@ fn rows(counts: &RunCounts, activity: &Activity, base: &str, shown: usize) -> (V
         Row { handler: line(handler), href, median, slow, cells: cells.collect() }
     });
     (rows.collect(), sagas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of one launch a second since the middle of a minute, at many moments of the next hour.
+    #[test]
+    fn constant_load_has_a_constant_rate() {
+        const BEGUN: u64 = 30;
+        for now in (BEGUN + 1..3_600).step_by(7) {
+            let launched = |minute: u64| {
+                let (from, to) = (minute * 60, (minute * 60 + 60).min(now));
+                to.saturating_sub(from.max(BEGUN))
+            };
+            let minutes: Vec<_> =
+                (0..=now / 60).map(|minute| (launched(minute), launched(minute) > 0)).collect();
+            let rate = rate(&minutes, Duration::from_secs(60), Duration::from_secs(now % 60));
+            match now {
+                // No minute is full.
+                ..120 => assert!(rate > 0.0 && rate <= 1.0, "{rate} after {now} s"),
+                _ => assert_eq!(rate, 1.0, "after {now} s"),
+            }
+        }
+        assert_eq!(rate(&[], Duration::from_secs(60), Duration::ZERO), 0.0);
+    }
 }

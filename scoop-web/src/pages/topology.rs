@@ -296,7 +296,7 @@ fn row(
         runs: runs_of(base, ("handler", &handler.handler)),
         since: Moment { at: handler.since, now },
         workers,
-        definitions: definitions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        definitions: definitions.iter().map(|number| format!("no. {number}")).collect::<Vec<_>>().join(", "),
         limits: line(&handler.limits.to_string()),
         waiting: queue.map(waiting),
         is_paused: is_paused(pauses, &handler.topic, &handler.handler),

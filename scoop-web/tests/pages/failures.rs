@@ -13,7 +13,7 @@ async fn failures_are_grouped_by_code() {
     shop.order(Plan::Fail("none left".into())).await;
     shop.order(Plan::Fail("none left again".into())).await;
     let got = shop.get("/failures").await;
-    got.has("/runs?code=sold-out").has("<td data-label=\"Runs\">2</td>").has("none left again");
+    got.has("/runs?code=sold-out").has("<td data-label=\"Hierarchies\">2</td>").has("none left again");
     let order = shop.order(Plan::FailToUndo).await;
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
     let run = order.tree().await.unwrap().roots()[0].id();
@@ -27,6 +27,16 @@ async fn failures_are_grouped_by_code() {
     shop.scoop.skip(run, "it has expired").await.unwrap();
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
     shop.get(&format!("/runs/{run}")).await.has("not undone, skipped");
+}
+
+/// The failed child has undone its parent, which has the code of its failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn failure_counts_once_in_a_hierarchy() {
+    let shop = Shop::open().await;
+    let order = shop.order(Plan::FailBelow).await;
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
+    let got = shop.get("/failures").await;
+    got.has("2 runs that failed").has("<td data-label=\"Hierarchies\">1</td>").lacks("Hierarchies\">2</td>");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! Launches and ends over time, durations, launches of sagas, retired handlers, schedules and ended pauses.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use scoop::PauseTarget;
 
@@ -67,6 +67,9 @@ async fn launches_and_ends_are_counted_and_durations_are_read() -> Result<()> {
     assert_eq!(sum(|span| span.launched), 5, "a failed step launches nothing");
     assert_eq!((sum(|span| span.committed), sum(|span| span.failed)), (4, 1));
     assert!(activity.spans.iter().all(|span| !span.is_estimate));
+    let since =
+        |span: &scoop::ActivitySpan| span.from.duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+    assert!(activity.spans.iter().all(|span| since(span).as_millis() % 60_000 == 0), "{:?}", activity.spans);
     let durations: Vec<_> = activity.durations.iter().map(|it| (&*it.handler, it.sorted.len())).collect();
     assert_eq!(durations, [("activity-orders", 2), ("activity-parcels", 2)]);
     let orders = &activity.durations[0];

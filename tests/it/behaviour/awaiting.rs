@@ -230,8 +230,10 @@ mod of_a_step {
     }
 }
 
-/// Signals of one name and two types.
+/// Signals that the type of the step cannot read.
 mod unreadable {
+    use serde_json::json;
+
     use super::*;
 
     #[derive(Serialize, Deserialize)]
@@ -245,29 +247,74 @@ mod unreadable {
         const KEEP: Duration = Paid::KEEP;
     }
 
-    /// It fails the run that gets it, and does not hold up a later one.
+    #[derive(Message, Serialize, Deserialize)]
+    #[message(topic = "till-in-words")]
+    struct Cash {
+        number: i64,
+    }
+
+    handler! {
+        Till: "till-in-words" on Cash;
+        #[step(name = "take")]
+        async fn take(&self, scope: &mut Scope<'_>, cash: &Cash) -> Result<()> {
+            scope.signal(PaidInWords { amount: "five".into() }, cash.number.to_string())
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
-    async fn signal_of_another_type_fails_the_step_and_is_used_up() -> Result<()> {
+    async fn signal_that_no_saga_can_read_is_refused_with_its_wrong_fields() -> Result<()> {
         let (db, notes) = (Database::new().await, Notes::default());
         let scoop = start(&db, &notes).await?;
-        scoop.signal(PaidInWords { amount: "five".into() }, "7").await?;
-        scoop.signal(Paid { amount: 5 }, "7").await?;
-        let Outcome::RolledBack(failure) = scoop.launch(order(7)).await?.ends().await? else {
-            panic!("it could read the signal");
-        };
-        assert_eq!(failure.kind, "SignalMismatch", "{}", failure.report());
-        for told in [
-            "`payments.confirmed`",
-            "key `7`",
-            "step `ship`",
-            "saga `shipping`",
-            "in run ",
-            "used up",
-            "Have the",
-        ] {
-            assert!(failure.message.contains(told), "{told} is not in: {}", failure.message);
+        let order = scoop.launch(order(7)).await?;
+        let run = order.comes_to(awaits).await?.roots()[0].id();
+        let wrong = || json!({ "amount": "five" });
+        let refused = [
+            scoop.signal(PaidInWords { amount: "five".into() }, "7").await.unwrap_err(),
+            scoop.signal_named("payments.confirmed", wrong(), "7").await.unwrap_err(),
+            scoop.signal_run(run, wrong(), "by phone").source("Ada").await.unwrap_err(),
+            scoop.signal_run(run, wrong(), "by phone").dry_run().await.unwrap_err(),
+        ];
+        for error in refused.map(|error| error.to_string()) {
+            let told = "no saga that awaits it can read it: `amount` is a string, not an i64";
+            assert!(error.contains("payments.confirmed") && error.ends_with(told), "{error}");
         }
-        assert_eq!(scoop.launch(order(7)).await?.ends().await?, Outcome::Committed);
+        let missing = scoop.signal_named("payments.confirmed", json!({ "amnt": 5 }), "7").await.unwrap_err();
+        assert!(missing.to_string().ends_with("`amount` is missing"), "{missing}");
+        assert_eq!(scoop.interventions(order.id()).await?, []);
+        let more = json!({ "amount": 5, "by": "Ada" });
+        assert_eq!(scoop.signal_named("payments.confirmed", more, "7").await?, 1);
+        assert_eq!(order.ends().await?, Outcome::Committed);
+        assert_eq!(notes.all(), ["paid 5", "thanks for 5"]);
+        Ok(())
+    }
+
+    /// Of a step, which does not wait for the database, no payload is compared with the types of the receivers.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn signal_that_the_step_cannot_read_leaves_the_run_waiting() -> Result<()> {
+        let (db, notes) = (Database::new().await, Notes::default());
+        let scoop = db.scoop().only::<Shipping>().provide(Shipping { notes: notes.clone() });
+        let scoop = scoop.only::<Till>().poll_interval(NEVER).start().await?;
+        let order = scoop.launch(order(7)).await?;
+        order.comes_to(awaits).await?;
+        assert_eq!(scoop.launch(Cash { number: 7 }).await?.ends().await?, Outcome::Committed);
+        let tree = order.comes_to(|tree| tree.to_string().contains("a signal was refused")).await?;
+        assert!(awaits(&tree), "{tree}");
+        let explained = scoop.explain(order.id()).await?.to_string();
+        for text in [tree.to_string(), explained] {
+            let told = [
+                "a signal was refused: `payments.confirmed` is not a `",
+                "invalid type: string",
+                "expected i64",
+            ];
+            assert!(told.iter().all(|part| text.contains(part)), "{text}");
+        }
+        assert_eq!(scoop.signal(Paid { amount: 5 }, "7").await?, 1);
+        assert_eq!(order.ends().await?, Outcome::Committed);
+        calls_of(&order).expect(
+            "invoke shipping/reserve
+            invoke shipping/ship
+            invoke shipping/thank",
+        );
         assert_eq!(notes.all(), ["paid 5", "thanks for 5"]);
         Ok(())
     }

@@ -130,6 +130,24 @@ mod around {
         Ok(())
     }
 
+    /// The clock of a test cannot be set back: the events are put forward.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn clock_behind_the_newest_event_is_part_of_health() -> Result<()> {
+        let gate = Gate::default();
+        gate.open(1);
+        let run = Run::launch((Family { gate }, ChildOfFamily), Root).await?;
+        assert_eq!(run.root.ends().await?, Outcome::Committed);
+        let client = run.db.client();
+        assert!(client.health().await.clock_lag < Duration::from_secs(1));
+        let put =
+            |sign| format!("UPDATE scoop.message_event SET created_at = created_at {sign} interval '1 hour'");
+        run.db.execute(&put("+")).await;
+        let lag = client.health().await.clock_lag;
+        run.db.execute(&put("-")).await;
+        assert!(lag > Duration::from_secs(3_000) && lag < Duration::from_secs(3_601), "{lag:?}");
+        Ok(())
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_stricter_isolation_level_by_default_is_no_obstacle() -> Result<()> {
         const HIERARCHIES: usize = 10;

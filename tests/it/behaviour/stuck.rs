@@ -232,7 +232,7 @@ async fn run_whose_saga_no_program_has_is_offered_no_retry() -> Result<()> {
     let [left] = &*client.stuck_runs().await? else { panic!("one run is left") };
     assert!(left.reason.starts_with("no living program has saga `checkout`"), "{}", left.reason);
     assert_eq!((left.phase, left.hierarchy()), (RunPhase::Pending, root.id()));
-    assert_eq!(client.retry(left.id()).await?, RepairAnswer::StillRunning, "it would have no effect");
+    assert_eq!(client.retry(left.id()).await?, RepairAnswer::NotFailed, "nothing is in repair");
     assert_eq!(left.requests().collect::<Vec<_>>(), [RunRequest::Cancel]);
     for answer in [client.cancel(left.id(), "tried").dry_run().await?, client.cancel(left.id(), "").await?] {
         assert_eq!(answer, CancelAnswer::Accepted);

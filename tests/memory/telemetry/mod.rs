@@ -395,6 +395,7 @@ const NOT_PROVOKED: [&str; 22] = [
     "scoop::run cleanup_lost",
     "scoop::run handed_over",
     "scoop::run refused",
+    "scoop::run signal_refused",
     "scoop::run unreadable",
     "scoop::signal delivery_locked",
     "scoop::signal delivery_refused",

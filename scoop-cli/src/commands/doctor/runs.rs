@@ -29,8 +29,8 @@ const SAGAS_COUNTED: usize = 1_000;
 const FAILED_PAGES: usize = 20;
 const FAILED_PAGE: u32 = 200;
 
-/// Failed rollbacks, stuck runs, and runs that wait for long.
-pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+/// Failed rollbacks, stuck runs, and runs that wait for long. If no worker lives, no finding says so of each run.
+pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![];
     let (undecided, is_complete) = undecided_rollbacks(scoop).await?;
     findings.extend(undecided.iter().map(|failed| {
@@ -81,6 +81,7 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         findings.push(Finding::good("failed rollbacks", "no rollback awaits an operator"));
     }
     let stuck = scoop.stuck_runs().limit(LISTED).await?;
+    let (stuck, abandoned): (Vec<_>, Vec<_>) = stuck.iter().partition(|it| it.phase == RunPhase::Stuck);
     findings.extend(stuck.iter().map(|stuck| {
         Finding::bad(
             Level::Problem,
@@ -98,6 +99,14 @@ pub(super) async fn unfinished(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             } else {
                 "start a program that has the saga; it goes on then".into()
             },
+        )
+    }));
+    findings.extend(abandoned.iter().filter(|_| !none_lives).map(|run| {
+        Finding::bad(
+            Level::Problem,
+            "runs without a program",
+            format!("run {} of `{}` is {}: {}", run.id(), run.handler, run.phase, run.reason),
+            "start a program that has the saga; it goes on then",
         )
     }));
     if counted.unfinished_in(RunPhase::Stuck) > LISTED as usize {

@@ -1,12 +1,39 @@
 //! Checks of rights, and of workers and their sagas.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use scoop_runtime::Scoop;
 
 use super::{Advice, Finding, LISTED, Level};
 use crate::fault::Fault;
 use crate::output::{counted, shell_words};
+use crate::times::in_words;
+
+/// How far the clock of the server may be behind the newest events.
+const CLOCK_LAG: Duration = Duration::from_secs(3);
+
+/// Whether the clock of the server was set back.
+pub(super) async fn clock_lag(scoop: &Scoop) -> Finding {
+    const CHECK: &str = "clock of the server";
+    let lag = scoop.health().await.clock_lag;
+    if lag <= CLOCK_LAG {
+        return Finding::good(CHECK, "it is not behind the recorded events");
+    }
+    Finding::bad(
+        Level::Problem,
+        CHECK,
+        format!(
+            "it is {} behind the newest recorded event: runs that are ready, retried or parked since then rest until it has \
+             caught up, and new launches go on",
+            in_words(lag)
+        ),
+        "set the clock of the server right, such as by NTP; after a fail-over it may be that of another host",
+    )
+}
+
+/// The check for a living worker.
+pub(super) const NO_WORKER: &str = "workers";
 
 /// What the role of the connection lacks to run sagas.
 pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
@@ -28,18 +55,24 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let (workers, handlers) = (scoop.workers().await?, scoop.handlers().await?);
     let mut findings = vec![];
     let (living, dead): (Vec<_>, Vec<_>) = workers.iter().partition(|worker| worker.is_alive);
+    // What follows from it is no finding of its own: no saga has a living program, and dead workers are taken over by none.
+    if living.is_empty() && !(handlers.is_empty() && dead.is_empty()) {
+        let handlers = counted(handlers.len(), "handler", "handlers");
+        return Ok(vec![Finding::bad(
+            Level::Problem,
+            NO_WORKER,
+            format!("no worker lives: the runs of {handlers} wait"),
+            "start a program with the sagas",
+        )]);
+    }
     for dead in dead {
-        let (level, advice) = if living.is_empty() {
-            (Level::Problem, "start a program with sagas: its runs wait for one that takes them over")
-        } else {
-            (Level::Warning, "nothing: a living worker takes its runs over within seconds")
-        };
+        let (level, advice) = (Level::Warning, "nothing: a living worker takes its runs over within seconds");
         let since = crate::times::utc(dead.started_at);
         let text = format!("worker {}, started {since}, has died and is still registered", dead.identifier);
-        findings.push(Finding::bad(level, "workers", text, advice));
+        findings.push(Finding::bad(level, NO_WORKER, text, advice));
     }
     if findings.is_empty() {
-        findings.push(Finding::good("workers", counted(living.len(), "worker lives", "workers live")));
+        findings.push(Finding::good(NO_WORKER, counted(living.len(), "worker lives", "workers live")));
     }
     let own = living.iter().flat_map(|worker| &worker.sagas);
     let served: BTreeSet<_> = own.map(|saga| (&*saga.topic, &*saga.handler)).collect();

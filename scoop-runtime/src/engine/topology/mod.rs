@@ -32,8 +32,8 @@ use uuid::Uuid;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{
-    Lanes, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, PublishedDefinition, Registered, Store,
-    Topology,
+    Lanes, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, PublishedDefinition, PublishedStep,
+    Registered, Store, Topology,
 };
 use crate::util::sync::{Mutex, lock};
 
@@ -290,6 +290,13 @@ fn published(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> Pub
     PublishedDefinition {
         handler: definition.saga.to_string(),
         fingerprint: definition.fingerprint(&types),
-        steps: definition.recorded_steps(),
+        steps: definition.recorded_steps().into_iter().map(|step| with_shape(step, &types)).collect(),
     }
+}
+
+/// The step, with the shape of its signal if it waits for one: it is among the types, under the name of the step.
+fn with_shape(step: RecordedStep, types: &[String]) -> PublishedStep {
+    let own = |text: &String| Some(text.strip_prefix(&*step.name)?.strip_prefix('\n')?.to_owned());
+    let signal_shape = step.awaits.is_some().then(|| types.iter().find_map(own)).flatten();
+    PublishedStep { step, signal_shape }
 }

@@ -99,8 +99,15 @@ pub(super) async fn call_and_conclude(
                 execution.handed_over(call.step(), &why);
                 return Err(Exit::Settled);
             }
-            let text = mismatch(engine, execution, call.step(), signal, reason).await;
-            Failure::new("SignalMismatch", text, &execution.run.source)
+            if execution.waited_last_in(&signal.steps) {
+                return Err(Exit::SignalRefused(signal.refused(reason, why)));
+            }
+            // An earlier step has taken the signal: no other one can replace it.
+            Failure::new(
+                "SignalMismatch",
+                mismatch(execution, call.step(), signal, reason),
+                &execution.run.source,
+            )
         }
         other => other?,
     };
@@ -128,25 +135,23 @@ fn roll_back_failed(
     roll_back(opened)
 }
 
-/// The text of the failure of a step that cannot read its signal.
-async fn mismatch(
-    engine: &Engine,
-    execution: &Execution,
-    step: &str,
-    signal: &UnfitSignal,
-    reason: &str,
-) -> String {
-    let UnfitSignal { name, steps, expected } = signal;
-    let run = execution.key.id;
-    // If it cannot be looked up, the rest is still correct.
-    let key = engine.store.awaited_key(run, steps).await.ok().flatten();
-    let key = key.map(|key| format!(" with key `{key}`")).unwrap_or_default();
-    let saga = &execution.saga.definition.saga;
+/// The text of the failure of a step that cannot read a signal which an earlier one has taken.
+fn mismatch(execution: &Execution, step: &str, signal: &UnfitSignal, reason: &str) -> String {
+    let UnfitSignal { name, expected, .. } = signal;
+    let (run, saga) = (execution.key.id, &execution.saga.definition.saga);
     format!(
-        "the signal `{name}`{key} is not a `{expected}`, which step `{step}` of saga `{saga}` awaits in run {run}: \
-         {reason}. It is used up. Have the sender send what `{expected}` reads, or change that type so that it reads what \
-         was sent; then launch the message of the run again"
+        "the signal `{name}` is not a `{expected}`, as which step `{step}` of saga `{saga}` reads it in run {run}: \
+         {reason}. Change that type so that it reads what was sent; then launch the message of the run again"
     )
+}
+
+impl UnfitSignal {
+    /// Why the run waits for another one.
+    fn refused(&self, reason: &str, why: Why) -> Why {
+        let Self { name, expected, .. } = self;
+        let text = |reason: &str| format!("a signal was refused: `{name}` is not a `{expected}`: {reason}");
+        Why { recorded: text(reason), logged: why.logged.map(|_| text(telemetry::WITHHELD)) }
+    }
 }
 
 /// The message of the run for this step; or the failure of the step, if no living program can decode the message.

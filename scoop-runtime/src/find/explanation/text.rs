@@ -215,7 +215,8 @@ impl RunExplanation {
             WaitReason::Signal { signal, until } => {
                 let (name, key) = (Escaped(&signal.name), Escaped(&signal.key));
                 write!(f, "awaits the signal `{name}` with the key `{key}`, for {long}")?;
-                until.map_or(Ok(()), |until| write!(f, ", until {} at the latest", ahead(until, now)))
+                until.map_or(Ok(()), |until| write!(f, ", until {} at the latest", ahead(until, now)))?;
+                self.run.reason.as_ref().map_or(Ok(()), |why| write!(f, "; {}", Escaped(why)))
             }
             WaitReason::Time { until, delay } => {
                 write!(f, "{delay} {}; ", ahead(*until, now))?;

@@ -53,7 +53,7 @@ impl DefinitionStorage for MemoryStore {
         self.run("definition_steps", |state| {
             let at = usize::try_from(definition - 1).ok();
             let recorded = at.and_then(|at| state.definitions.get(at)).filter(|it| it.handler == handler);
-            Ok(recorded.map(|recorded| recorded.steps.clone()))
+            Ok(recorded.map(RecordedRow::recorded_steps))
         })
         .await
     }

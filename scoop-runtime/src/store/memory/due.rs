@@ -1,5 +1,7 @@
 //! Due times, deadlines, and the runs that have to give up.
 
+use std::time::Duration;
+
 use scoop_core::{EventKind, Priority};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -81,7 +83,7 @@ impl DueStorage for MemoryStore {
             let overdue = state.abandoned().filter(is_overdue).filter_map(|row| {
                 let mut definitions = state.definitions.iter().rev();
                 let definition = definitions.find(|definition| *definition.handler == *row.handler)?;
-                Some(OverdueRun { run: Suspect::of(row), steps: definition.steps.clone() })
+                Some(OverdueRun { run: Suspect::of(row), steps: definition.recorded_steps() })
             });
             Ok(overdue.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
         })
@@ -125,6 +127,11 @@ impl DueStorage for MemoryStore {
             Ok(Now { earliest: now, latest: now })
         })
         .await
+    }
+
+    /// Virtual time never goes back.
+    async fn clock_lag(&self) -> sqlx::Result<Duration> {
+        Ok(Duration::ZERO)
     }
 }
 

@@ -165,7 +165,6 @@ impl State {
             return Ok(RepairResult::before(target, now));
         }
         let failed_rollbacks = FailedRollbacks::new(failed_rollbacks.into_iter().map(|(_, run)| run));
-        let has_row = hierarchy.rows.contains_key(&id);
         let known = failed_rollbacks.ids();
         let is_below = |row: &&WorkingRow| row.lineage.ids().starts_with(target.lineage.ids());
         let mut below = hierarchy.rows.values().filter(is_below);
@@ -179,11 +178,7 @@ impl State {
                 _ => Err(Refusal::Stuck),
             };
         }
-        let decision = match failed_rollbacks.decide(asked.action, id, others) {
-            Ok(decision) => decision,
-            Err(Refusal::NotFailed) if has_row => return Err(Refusal::Busy),
-            Err(refusal) => return Err(refusal),
-        };
+        let decision = failed_rollbacks.decide(asked.action, id, others)?;
         let handler = failed_rollbacks.get(id).ok_or(Refusal::NotFailed)?.handler.clone();
         if asked.requester.asked.is_dry_run {
             return Ok(RepairResult::checked());

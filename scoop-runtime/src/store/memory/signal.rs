@@ -10,12 +10,12 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::lanes_of;
-use super::event_log::Event;
-use super::state::{RowKey, State};
+use super::launch::min_deadline;
+use super::state::{RecordedRow, RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    ClaimedRun, Claimer, Deliver, Delivered, ExpiredSignals, NewSignal, SignalClaimer, SignalSent,
-    SignalStorage, TransactionNumber,
+    ClaimKey, ClaimedRun, Claimer, Deliver, Delivered, ExpiredSignals, NewSignal, SignalClaimer, SignalSent,
+    SignalStorage, SignalType, TransactionNumber,
 };
 
 /// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
@@ -74,16 +74,6 @@ impl SignalStorage for MemoryStore {
         self.run("expire", |state| Ok(state.expire_signals(limit.try_into().unwrap_or(usize::MAX)))).await
     }
 
-    async fn awaited_key(&self, run: Uuid, steps: &[String]) -> sqlx::Result<Option<String>> {
-        self.run("awaited_key", |state| {
-            let is_named = |event: &&Event| event.step.as_ref().is_some_and(|step| steps.contains(step));
-            let events = state.hierarchy_of(run).into_iter().flat_map(|of| of.record.of_run(run).rev());
-            let mut waits = events.filter(is_named).filter_map(|event| event.wait.as_ref());
-            Ok(waits.find_map(|wait| wait.signal().map(|to| to.key.clone())))
-        })
-        .await
-    }
-
     async fn awaited_names(&self, only_living: bool) -> sqlx::Result<Vec<String>> {
         self.run("awaited_names", |state| {
             let numbers = state.workers.values().flat_map(|worker| &worker.definitions);
@@ -91,10 +81,28 @@ impl SignalStorage for MemoryStore {
             let definitions = state.definitions.iter().enumerate();
             let definitions = definitions.filter(|(at, _)| !only_living || living.contains(at));
             let steps = definitions.flat_map(|(_, definition)| &definition.steps);
-            let names: BTreeSet<_> = steps.filter_map(|step| step.awaits.clone()).collect();
+            let names: BTreeSet<_> = steps.filter_map(|it| it.step.awaits.clone()).collect();
             Ok(names.into_iter().collect())
         })
         .await
+    }
+
+    async fn signal_types(&self, name: &str) -> sqlx::Result<Vec<SignalType>> {
+        self.run("signal_types", |state| {
+            let of_row = |(at, row): (usize, &RecordedRow)| {
+                let is_this = |number: &i32| usize::try_from(number - 1) == Ok(at);
+                let is_living = state.workers.values().any(|worker| worker.definitions.iter().any(is_this));
+                let steps = row.steps.iter().filter(|it| it.step.awaits.as_deref() == Some(name));
+                let shapes = steps.map(|it| it.signal_shape.clone());
+                shapes.map(|shape| SignalType { shape, is_living }).collect::<Vec<_>>()
+            };
+            Ok(state.definitions.iter().enumerate().flat_map(of_row).collect())
+        })
+        .await
+    }
+
+    async fn refuse_signal(&self, key: ClaimKey, why: &str) -> sqlx::Result<Option<SignalKey>> {
+        self.run("refuse_signal", |state| Ok(state.refuse_signal(key, why))).await
     }
 
     async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {
@@ -177,6 +185,38 @@ impl State {
             of_name.signals += 1;
         }
         names.into_values().collect()
+    }
+
+    /// Has a run wait again for the signal that its step cannot read.
+    fn refuse_signal(&mut self, key: ClaimKey, why: &str) -> Option<SignalKey> {
+        let (run, now) = ((key.root, key.id), self.now());
+        let row = self.claimed_under(key)?;
+        let (step, number) = (row.step.clone()?, u32::try_from(row.suspensions - 1).unwrap_or(0));
+        let record = &mut self.hierarchies.get_mut(&key.root)?.record;
+        let wait = {
+            let mut own = record.of_run(key.id).rev().filter(|event| event.step.as_ref() == Some(&step));
+            own.find_map(|event| event.wait.clone())?
+        };
+        let to = wait.signal()?.clone();
+        if let Some(values) = record.values.get_mut(&key.id) {
+            values.remove(&output_name(&step, number));
+        }
+        let delivered = self.signals.values_mut().filter(|it| it.to == to && it.reached > 0);
+        if let Some(signal) = delivered.max_by_key(|it| it.delivered_at) {
+            signal.reached -= 1;
+            signal.delivered_at = signal.delivered_at.filter(|_| signal.reached > 0);
+        }
+        self.change(run, |row| {
+            let until = if row.giving_up { now } else { min_deadline(wait.time(), row.give_up_at).max(now) };
+            row.free(until);
+            (row.signal, row.signalled_by) = (Some(to.clone()), None);
+            if let Some(outputs) = &mut row.outputs {
+                outputs.remove(&step);
+            }
+            row.outputs = row.outputs.take().filter(|outputs| !outputs.is_empty());
+            (row.attempts, row.retries, row.reason) = (0, 0, Some(why.to_owned()));
+        });
+        Some(to)
     }
 
     /// Claims a run that a signal has reached, if the claimer has a slot after those that are taken.

@@ -23,7 +23,7 @@ use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget};
+use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget, PublishedStep};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -525,7 +525,13 @@ pub(super) fn child_of(parent: &Lineage) -> Lineage {
 pub(super) struct RecordedRow {
     pub(super) handler: String,
     pub(super) fingerprint: Uuid,
-    pub(super) steps: Vec<RecordedStep>,
+    pub(super) steps: Vec<PublishedStep>,
+}
+
+impl RecordedRow {
+    pub(super) fn recorded_steps(&self) -> Vec<RecordedStep> {
+        self.steps.iter().map(|it| it.step.clone()).collect()
+    }
 }
 
 /// A row of `worker`.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
-use super::state::{Hierarchy, Registration, State};
+use super::state::{Hierarchy, RecordedRow, Registration, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
 use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Stands, TreeRows};
 use crate::util::format::system_time;
@@ -67,7 +67,7 @@ impl StatusStorage for MemoryStore {
             let Some(hierarchy) = state.hierarchy_of(message) else {
                 return Ok(TreeRows::new(vec![], LeftOut::default(), extent));
             };
-            let (mut rows, deeper_runs) = hierarchy.tree(message, extent, state.now());
+            let (mut rows, deeper_runs) = hierarchy.tree(message, extent, state.now(), &state.definitions);
             let (launched, is_part) = hierarchy.launched(message, &rows, extent);
             rows.sort_by(|one, other| one.lineage().cmp(other.lineage()));
             let workers = state.workers.values();
@@ -159,7 +159,13 @@ impl Hierarchy {
 
     /// The runs down to a depth, those above before those below, one more than the limit if there are more; and whether there
     /// are deeper ones, which those at that depth have launched.
-    fn tree(&self, message: Uuid, extent: Extent, now: OffsetDateTime) -> (Vec<RunRow>, bool) {
+    fn tree(
+        &self,
+        message: Uuid,
+        extent: Extent,
+        now: OffsetDateTime,
+        definitions: &[RecordedRow],
+    ) -> (Vec<RunRow>, bool) {
         let seen = self.record.of_message(message, EventKind::Seen);
         let mut begun: Vec<&Event> = seen.filter(|seen| extent.has(seen.lineage.id())).collect();
         let (mut at, mut has_deeper) = (0, false);
@@ -180,7 +186,7 @@ impl Hierarchy {
         });
         let runs_max = extent.runs.unwrap_or(usize::MAX).saturating_add(1);
         let mut begun: Vec<_> =
-            begun.into_iter().take(runs_max).map(|seen| self.begun(seen, extent)).collect();
+            begun.into_iter().take(runs_max).map(|seen| self.begun(seen, extent, definitions)).collect();
         leave_out_failures(&mut begun);
         let begun = begun.into_iter().map(|run| self.begun_row(run, now));
         let rows = begun.chain(pending.map(|row| to_public(row, vec![], now)));
@@ -213,15 +219,15 @@ impl Hierarchy {
         (looked_at.collect(), is_part)
     }
 
-    fn begun<'a>(&'a self, seen: &'a Event, extent: Extent) -> BegunRun<'a> {
+    fn begun<'a>(&'a self, seen: &'a Event, extent: Extent, definitions: &[RecordedRow]) -> BegunRun<'a> {
         let start = self.record.start_of(seen.lineage.id());
         let first = Some(seen).filter(|_| start.is_some());
         let own = start.into_iter().chain(self.record.of_newest_execution(seen.lineage.id()));
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
         let repeated = self.record.repeated_failures.iter().filter(|event| event.lineage == seen.lineage);
         let count = extent.events_of(seen.lineage.id());
-        let (own, left_out) = at_ends(own.collect(), repeated.collect(), count);
-        let events = first.map(run_event).into_iter().chain(own).collect();
+        let (own, left_out) = at_ends(own.collect(), repeated.collect(), count, definitions);
+        let events = first.map(|event| run_event(event, definitions)).into_iter().chain(own).collect();
         BegunRun { seen, start, events, left_out }
     }
 
@@ -283,7 +289,12 @@ fn leave_out_failures(runs: &mut [BegunRun<'_>]) {
 
 /// The first and the last so many events, with those between that a run has once and as many repeated failures, the newest ones;
 /// and the number of the others.
-fn at_ends(own: Vec<&Event>, repeated: Vec<&Event>, count: Option<usize>) -> (Vec<RunEvent>, usize) {
+fn at_ends(
+    own: Vec<&Event>,
+    repeated: Vec<&Event>,
+    count: Option<usize>,
+    definitions: &[RecordedRow],
+) -> (Vec<RunEvent>, usize) {
     let once =
         [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack, EventKind::RollbackFailed];
     let (own_count, repeated_count) = (own.len(), repeated.len());
@@ -301,7 +312,7 @@ fn at_ends(own: Vec<&Event>, repeated: Vec<&Event>, count: Option<usize>) -> (Ve
     let mut follows_gap = false;
     let read = all.into_iter().filter_map(|(event, is_read)| {
         let is_after_gap = std::mem::replace(&mut follows_gap, !is_read);
-        is_read.then(|| run_event(event).after_gap(is_after_gap))
+        is_read.then(|| run_event(event, definitions).after_gap(is_after_gap))
     });
     (read.collect(), left_out.min(RunInfo::LEFT_OUT_MAX))
 }
@@ -330,12 +341,16 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
     RunRow::new(head, Some(stands), events, Some(system_time(now)))
 }
 
-fn run_event(event: &Event) -> RunEvent {
+fn run_event(event: &Event, definitions: &[RecordedRow]) -> RunEvent {
+    let at = event.definition.and_then(|number| usize::try_from(number - 1).ok());
+    let steps = at.and_then(|at| definitions.get(at)).map_or(&[][..], |definition| &definition.steps);
+    let own = steps.iter().find(|it| event.step.as_ref() == Some(&it.step.name));
     let worker = event.identifier.as_deref().map(str::to_owned);
     RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at)))
         .written_by(worker, event.handling, event.exception.clone())
         .before(event.wait.as_ref())
         .going_on_anew(event.begins.is_some())
+        .without_compensation(own.is_some_and(|own| !own.step.compensated))
 }
 
 impl Extent {

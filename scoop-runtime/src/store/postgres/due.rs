@@ -1,6 +1,8 @@
 //! What is due by the clock of the server (`run_next_due.sql`), and the runs that have to give up: waiting ones at
 //! their deadlines (`run_mark_overdue.sql`), running ones by signals (`run_stop_deadlines.sql`).
 
+use std::time::Duration;
+
 use scoop_core::{Context, Priority};
 use serde_json::Value;
 use sqlx::Row;
@@ -97,6 +99,11 @@ impl DueStorage for PostgresStore {
 
     async fn now(&self) -> sqlx::Result<Now> {
         self.clock.now(&self.sessions).await
+    }
+
+    async fn clock_lag(&self) -> sqlx::Result<Duration> {
+        let seconds: f64 = sqlx::query_scalar(self.sql.event_clock_lead.clone()).one(&self.sessions).await?;
+        Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default())
     }
 }
 

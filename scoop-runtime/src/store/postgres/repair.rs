@@ -77,7 +77,6 @@ impl RepairStorage for PostgresStore {
         }
         let decision = match failed_rollbacks.decide(asked.action, run, present.others) {
             Ok(decision) => decision,
-            Err(Refusal::NotFailed) if present.has_row => return Ok(Err(Refusal::Busy)),
             Err(refusal) => return Ok(Err(refusal)),
         };
         let Some(run) = failed_rollbacks.get(run) else {
@@ -164,7 +163,6 @@ impl RepairStorage for PostgresStore {
 
 /// What the working set has of a run that is to be repaired.
 struct PresentRuns {
-    has_row: bool,
     /// Whether it only waits for a program that can continue it.
     is_stuck: bool,
     others: OtherDescendants,
@@ -207,7 +205,7 @@ impl PostgresStore {
             true => OtherDescendants::Unfinished,
             false => OtherDescendants::None,
         };
-        Ok(PresentRuns { has_row: row.try_get("has_row")?, is_stuck: row.try_get("is_stuck")?, others })
+        Ok(PresentRuns { is_stuck: row.try_get("is_stuck")?, others })
     }
 
     /// Gives a stuck run another chance, if it is still stuck.

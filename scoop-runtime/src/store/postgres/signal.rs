@@ -14,8 +14,8 @@ use super::notification::SIGNAL_SENT;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables};
 use crate::store::{
-    AwaitingRun, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, LockedDelivery, NewSignal,
-    RefusedDelivery, SignalClaimer, SignalSent, SignalStorage, TransactionNumber,
+    AwaitingRun, ClaimKey, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, LockedDelivery, NewSignal,
+    RefusedDelivery, SignalClaimer, SignalSent, SignalStorage, SignalType, TransactionNumber,
 };
 use crate::telemetry;
 use crate::util::patience;
@@ -80,13 +80,21 @@ impl SignalStorage for PostgresStore {
         rows.into_iter().map(expired).collect()
     }
 
-    async fn awaited_key(&self, run: Uuid, steps: &[String]) -> sqlx::Result<Option<String>> {
-        let key = sqlx::query_scalar(self.sql.signal_awaited_key.clone()).bind(run).bind(steps.to_vec());
-        Ok(key.first(&self.sessions).await?.flatten())
-    }
-
     async fn awaited_names(&self, only_living: bool) -> sqlx::Result<Vec<String>> {
         sqlx::query_scalar(self.sql.signal_names.clone()).bind(only_living).all(&self.sessions).await
+    }
+
+    async fn signal_types(&self, name: &str) -> sqlx::Result<Vec<SignalType>> {
+        let types = sqlx::query_as(self.sql.signal_shapes.clone()).bind(name);
+        let types: Vec<(Option<String>, bool)> = types.all(&self.sessions).await?;
+        Ok(types.into_iter().map(|(shape, is_living)| SignalType { shape, is_living }).collect())
+    }
+
+    async fn refuse_signal(&self, key: ClaimKey, why: &str) -> sqlx::Result<Option<SignalKey>> {
+        let refuse = sqlx::query_as(self.sql.signal_refuse.clone()).bind(key.root).bind(key.id);
+        let refused: Option<(String, String)> =
+            refuse.bind(key.epoch).bind(why).first(&self.sessions).await?;
+        Ok(refused.map(|(name, key)| SignalKey { name, key }))
     }
 
     async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {

@@ -34,6 +34,9 @@ struct EventRow {
     anew: Option<bool>,
     /// Whether events before it were left out.
     follows_gap: bool,
+    /// Whether the step that completed with it has no compensation.
+    #[serde(default)]
+    bare: Option<bool>,
     /// What of it was not read.
     left_out: Option<LeftOutPart>,
     /// Since 1970; `None` if the time is outside the years 1 to 9999.
@@ -124,7 +127,7 @@ impl EventRow {
         let event = if self.left_out == Some(LeftOutPart::Failure) { event.without_failure() } else { event };
         let wait = self.wait.and_then(|wait| serde_json::from_value::<Wait>(wait).ok());
         let event = event.marked(unreadable).before(wait.as_ref());
-        Some(event.going_on_anew(self.anew == Some(true)))
+        Some(event.going_on_anew(self.anew == Some(true)).without_compensation(self.bare == Some(true)))
     }
 }
 

@@ -124,11 +124,39 @@ fn rolled_back_run_names_the_steps_it_undid() {
           2026-06-25T12:31:37.010Z      + 10 ms  completed reserve
           2026-06-25T12:31:37.020Z      + 10 ms  completed pay
           2026-06-25T12:31:38.500Z      + 1.4 s  began to roll back in pay: no chairs\nleft, at src/stock\u{1b}.rs:57
-          2026-06-25T12:31:38.520Z      + 10 ms  undone pay
-          2026-06-25T12:31:38.530Z               undone reserve
+          2026-06-25T12:31:38.520Z      + 10 ms  undid pay
+          2026-06-25T12:31:38.530Z               undid reserve
           2026-06-25T12:31:38.530Z               rolled back
     "#]]
     .assert_eq(&shown(vec![row(&[0, 1], ("checkout", "orders.placed"), None, events)]));
+}
+
+#[test]
+fn step_without_a_compensation_is_passed_and_a_handled_failure_is_no_other_run_of_it() {
+    use EventKind::{RolledBack, RollingBack, Seen, Suspended};
+    let why = Failure::new("stock.out", "none left", "stock[w]");
+    let handled = event(Suspended, Some("notify"), 15).written_by(Some(WORKER.into()), Some(0), None);
+    let events = vec![
+        event(Seen, None, 0),
+        event(Suspended, Some("notify"), 10).without_compensation(true),
+        handled,
+        event(Suspended, Some("pay"), 20),
+        failed(RollingBack, Some("pack"), 30, &why),
+        event(Suspended, Some("Rollback of pay[2,]"), 40),
+        event(Suspended, Some("Rollback of notify[0,]"), 50),
+        event(RolledBack, Some("Rollback of notify[0,]"), 50),
+    ];
+    let rows = vec![Ok(row(&[0, 1], ("checkout", "orders.placed"), None, events))];
+    let tree = Tree::of(TreeRows::all(rows), vec![], vec![]);
+    let text = tree.to_string();
+    for line in ["  undid pay\n", "  passed notify, nothing to undo\n", "  handled child failures in notify"]
+    {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    assert!(!text.contains("undid notify"), "{text}");
+    let bars = tree.roots()[0].timeline();
+    let of_notify: Vec<_> = bars.iter().filter(|bar| bar.name == "notify").map(|bar| bar.words).collect();
+    assert_eq!(of_notify, ["", "child failures of"], "{bars:?}");
 }
 
 /// Two steps with children, and a sleep; then a rollback.
@@ -171,7 +199,7 @@ fn wait_for_children_is_a_line_of_the_step_that_launched_them() {
         2026-06-25T12:31:46.540Z      + 10 ms  completed pay
         2026-06-25T12:31:46.550Z      + 10 ms  began to roll back in pay: no chairs left
         2026-06-25T12:31:46.880Z     + 320 ms  children of reserve rolled back
-        2026-06-25T12:31:46.900Z      + 20 ms  undone reserve
+        2026-06-25T12:31:46.900Z      + 20 ms  undid reserve
         2026-06-25T12:31:46.900Z               rolled back"#]]
     .assert_eq(&lines.join("\n"));
     let reserve = &tree.roots()[0].events[1];
@@ -232,7 +260,7 @@ fn wait_for_a_child_that_failed_to_roll_back_says_so_and_counts_from_the_repair(
         2026-06-25T12:31:37.240Z     + 100 ms  children of reserve failed to roll back
         2026-06-25T12:31:37.250Z      + 10 ms  rollback failed in reserve: no chairs left
         2026-06-25T12:32:37.350Z     + 100 ms  children of reserve rolled back
-        2026-06-25T12:32:37.360Z      + 10 ms  undone reserve
+        2026-06-25T12:32:37.360Z      + 10 ms  undid reserve
         2026-06-25T12:32:37.360Z               rolled back"#]]
     .assert_eq(&lines.join("\n"));
     let mut waits = tree.roots()[0].timeline().into_iter().filter(|bar| bar.kind == crate::BarKind::Wait);
@@ -314,7 +342,7 @@ fn rollback_of_a_step_that_never_completed_is_not_shown() {
     ];
     let rows = || vec![row(&[0, 1], ("checkout", "orders.placed"), None, events.clone())];
     let text = shown(rows());
-    assert!(!text.contains("undone") && !text.contains("Rollback of"), "{text}");
+    assert!(!text.contains("undid") && !text.contains("Rollback of"), "{text}");
     let tree = Tree::of(TreeRows::all(rows().into_iter().map(Ok).collect()), vec![], vec![]);
     let end = &tree.roots()[0].events[2];
     assert_eq!((end.word(), end.subject()), ("rolled back, nothing to undo", None));
@@ -350,9 +378,9 @@ fn wait_before_a_step_is_neither_completed_nor_undone() {
     };
     let before = "began, completed, began to wait, began to roll back, nothing to undo, rolled back";
     assert_eq!(words(of_pack.clone()), before);
-    assert_eq!(words(first), "began, began to wait, completed, began to roll back, undone, rolled back");
+    assert_eq!(words(first), "began, began to wait, completed, began to roll back, undid, rolled back");
     let text = shown(vec![row(&[0, 1], ("checkout", "orders.placed"), None, of_pack)]);
-    assert!(text.contains("began to wait for ship") && !text.contains("undone"), "{text}");
+    assert!(text.contains("began to wait for ship") && !text.contains("undid"), "{text}");
 }
 
 #[test]
