@@ -201,7 +201,7 @@ impl State {
         }
         let (mut awaited, mut removed) = (BTreeSet::new(), BTreeSet::new());
         for (number, definition) in (1..).zip(&self.definitions).filter(|(_, it)| it.handler == handler) {
-            let signals = definition.steps.iter().filter_map(|step| step.awaits.clone());
+            let signals = definition.steps.iter().filter_map(|step| step.step.awaits.clone());
             if living.contains(&number) { awaited.extend(signals) } else { removed.extend(signals) }
         }
         let now = self.now();
