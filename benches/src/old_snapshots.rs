@@ -1,4 +1,4 @@
-//! B26: a steady load beside a snapshot that somebody keeps, so that no dead row can be removed.
+//! B26: a steady load beside an open snapshot, so that no dead row can be removed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! A service: a saga, an HTTP interface, the web page, and an end in good order at SIGTERM.
+//! A service: a saga, an HTTP interface, the web page, and a clean shutdown at SIGTERM.
 //!
 //! `cargo run --example service`, then `curl -X POST http://localhost:8080/orders/7`.
 

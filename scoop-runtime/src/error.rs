@@ -167,8 +167,8 @@ pub enum RuntimeError {
         chars_max: usize,
     },
 
-    /// A step waits for the end of a hierarchy or for a decision, as a client does. It would hold its slot meanwhile: once all
-    /// slots are held so, nothing goes on any more.
+    /// A step waits for the end of a hierarchy or for a decision, as a client does. It would hold its slot meanwhile: once such
+    /// steps hold all slots, no run continues.
     #[error(
         "step `{}` of saga `{}` waits for the end of what a client launched, and would hold its slot meanwhile, so that steps \
          which wait for others may stop the whole program; launch the message with the scope (`scope.launch(..)`): the next step \
@@ -279,7 +279,7 @@ pub enum RuntimeError {
     /// No saga of any program that has ever started awaits signals of this name, and the signal
     /// [requires](crate::SendSignal::required) one.
     #[error(
-        "no saga awaits a signal `{}`{}; correct the name, or first start a program with such a saga",
+        "no saga has ever awaited a signal `{}`{}; correct the name, or first start a program with a saga that awaits it",
         Escaped(signal),
         did_you_mean(near)
     )]

@@ -59,7 +59,7 @@ type SharedWeb = Arc<Web>;
 ///
 /// A server with a graceful shutdown waits for its streams of live updates. They end when the shutdown of this `scoop` begins, so
 /// shut it down beside the server and not after it, as the program in the guide does. Otherwise a stream ends after a minute, and
-/// begins anew.
+/// is opened again.
 pub fn router(scoop: Scoop, options: Options) -> Router {
     let live = Live::new(scoop.clone());
     routes(Arc::new(Web { secret: Secret::of(options.token()), scoop, options, live }))

@@ -16,8 +16,8 @@ use crate::times;
 
 /// Send a signal to the runs that await it
 ///
-/// If no run awaits it, it is kept, and goes to the first run that does. A name that no saga awaits is refused, since it is
-/// probably mistyped. So is a payload that no saga which awaits it can read, as far as the recorded shapes of their types say so.
+/// If no run awaits it, it is kept, and goes to the first run that does. A name that no saga of any program has ever awaited is
+/// refused, since it is probably mistyped. So is a payload that no saga which awaits it can read, as far as the recorded shapes of their types say so.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SignalArgs {
     /// The name of the signal
@@ -33,7 +33,7 @@ pub(crate) struct SignalArgs {
     /// Send it only if no signal of this name and key was sent with this id before
     #[arg(long, value_name = "UUID")]
     id: Option<Uuid>,
-    /// Send it although no saga awaits a signal of this name
+    /// Send it even if no saga has ever awaited a signal of this name
     #[arg(long)]
     not_awaited: bool,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
     }
     let reached = signal.await.map_err(|error| match error {
         RuntimeError::SignalNotAwaited { .. } => {
-            Fault::NotFound(format!("{error} (add --not-awaited to send it all the same)"))
+            Fault::NotFound(format!("{error}; or add --not-awaited to send it anyway"))
         }
         error => error.into(),
     })?;

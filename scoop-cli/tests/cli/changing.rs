@@ -184,7 +184,7 @@ async fn signal_reaches_the_run_that_awaits_it() {
     assert_eq!(order.wait().await.unwrap(), Outcome::Committed);
     shop.run(&["signal", "shop.payd", "order 7", "--yes"]).await.shows(expect![[r#"
         exit 3
-        2> error: no saga awaits a signal `shop.payd` (did you mean `shop.paid`?); correct the name, or first start a program with such a saga (add --not-awaited to send it all the same)
+        2> error: no saga has ever awaited a signal `shop.payd` (did you mean `shop.paid`?); correct the name, or first start a program with a saga that awaits it; or add --not-awaited to send it anyway
     "#]]);
     shop.run(&["signal", "shop.payd", "order 7", "--yes", "--not-awaited"]).await.shows(expect![[r#"
         no run awaits it; it is kept for 7d: signal `shop.payd`, key `order 7`, payload null

@@ -24,7 +24,7 @@ fn address() -> String {
     format!("127.77.{high}.{low}")
 }
 
-/// Has the server make its certificate for this address, and let in nobody without TLS.
+/// Has the server make its certificate for this address, and refuse connections without TLS.
 async fn encrypt(server: &PgPool, address: &str) -> Certificate {
     let make = format!(
         "COPY (SELECT 1) TO PROGRAM 'cat >/dev/null; openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=scoop \

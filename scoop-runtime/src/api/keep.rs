@@ -45,14 +45,14 @@ impl Keep {
         Self::always(Duration::MAX)
     }
 
-    /// The time for hierarchies that committed, an hour at least; [`Duration::MAX`] is for ever, as a thousand years are.
+    /// The time for hierarchies that committed, an hour at least; [`Duration::MAX`] is for ever, as is any time above a thousand years.
     pub fn committed(mut self, time: Duration) -> Self {
         self.committed = time;
         self
     }
 
     /// The time for hierarchies with a run that was rolled back, and for those without a handler, an hour at least;
-    /// [`Duration::MAX`] is for ever.
+    /// [`Duration::MAX`] is for ever, as is any time above a thousand years.
     pub fn rolled_back(mut self, time: Duration) -> Self {
         self.rolled_back = time;
         self

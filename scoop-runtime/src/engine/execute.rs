@@ -29,18 +29,18 @@ use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransactio
 use crate::telemetry::{self, RunSpan};
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
-pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, seat: SlotLease) {
+pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, lease: SlotLease) {
     let Some(saga) = flight.engine.sagas().find(&claimed.topic, &claimed.handler).cloned() else {
         unreachable!("only runs of registered sagas are claimed");
     };
-    drive_as(flight, claimed, seat, saga).await;
+    drive_as(flight, claimed, lease, saga).await;
 }
 
 /// The same, by this saga.
 pub(super) async fn drive_as(
     flight: InFlightGuard,
     claimed: ClaimedRun,
-    seat: SlotLease,
+    lease: SlotLease,
     saga: Arc<RunnableSaga>,
 ) {
     let engine = flight.engine.clone();
@@ -70,7 +70,7 @@ pub(super) async fn drive_as(
         former_attempts: tried,
         give_up_reasons: reasons,
         interrupted: None,
-        slot: Some(seat),
+        slot: Some(lease),
         commit_token: None,
         undecided: None,
         span,

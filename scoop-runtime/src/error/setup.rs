@@ -279,8 +279,8 @@ pub enum SetupError {
 
     /// The database cannot store every text: its encoding is another one than UTF-8.
     #[error(
-        "the encoding of this database is {}, and scoop needs UTF8, since messages and failures contain any text; make another \
-         one: `CREATE DATABASE .. ENCODING 'UTF8' TEMPLATE template0`",
+        "the encoding of this database is {}, and scoop needs UTF8, since messages and failures contain any text; create \
+         another one: `CREATE DATABASE .. ENCODING 'UTF8' LOCALE 'C' TEMPLATE template0`",
         Escaped(encoding)
     )]
     Encoding {

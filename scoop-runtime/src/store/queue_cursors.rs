@@ -1,7 +1,7 @@
 //! The progress of claims in the queues of ready runs.
 //!
-//! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum, which a transaction that
-//! somebody keeps open prevents. So a look at the queues begins at a position, and reads nothing before it.
+//! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum, which an open
+//! transaction prevents. So a look at the queues begins at a position, and reads nothing before it.
 //!
 //! **Invariant**: a ready run before the position of its queue is not visible yet. When it becomes visible, the next look finds it.
 //! Two rules make that so:

@@ -51,7 +51,8 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoResult`] if the hierarchy failed, or committed with no reply or several; the text of the
-    /// error names the remedy, and [`RuntimeError::failure`] returns the failure. Otherwise those of
+    /// error names the remedy, and [`RuntimeError::failure`] returns the failure.
+    /// [`RuntimeError::WaitInStep`] and [`RuntimeError::EngineGone`] as [`Handle::wait`]; otherwise those of
     /// [`Handle::replies`]. A failed connection is not an error: the call retries without a limit.
     ///
     /// # Cancel safety

@@ -652,7 +652,7 @@ async fn wait_for_clock(pool: &PgPool) {
     sqlx::raw_sql("SELECT pg_sleep(0.03)").execute(pool).await.unwrap();
 }
 
-/// A run with an old time, that nobody could see before: as long as it holds its queue, the next claims find it.
+/// A run with an old time, which was not visible before: as long as it holds its queue, the next claims find it.
 #[tokio::test]
 async fn run_that_another_session_has_locked_is_claimed_once_it_is_free() {
     let pool = database("late_lock").await;
