@@ -1,7 +1,8 @@
 -- The run launches messages, and waits if they have a handler; else it goes on in this worker. Its SUSPENDED is later than the
 -- events of its messages.
--- Arrays with an element for each message: $24 is not used here, $25 how many events follow it, $26 its id, $27 the id of its
--- event, $28 its topic, $29 its payload, $30 its context if that is not the run's, $31 the id of the run of its first handler
+-- Arrays with an element for each message: $24 is not read, but the server needs its type, $25 how many events follow it, $26 its
+-- id, $27 the id of its event, $28 its topic, $29 its payload, $30 its context if that is not the run's, $31 the id of the run of its
+-- first handler
 settled_run AS (
     UPDATE scoop.run r
     SET {progress},
@@ -16,6 +17,7 @@ settled_run AS (
                    WHERE h.topic OPERATOR(pg_catalog.=) ANY ($28::varchar[]) AND h.retired_at IS NULL
                ) AS waits
         FROM settlement
+        WHERE $24::pg_catalog.int8[] IS NOT NULL
     ) s
     WHERE {fence}
     RETURNING r.state, r.message_id, r.handler, r.lineage, r.context, r.last_event_at, r.rollback_since

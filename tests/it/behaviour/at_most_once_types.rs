@@ -1,6 +1,8 @@
 //! A step that runs at most once takes what its program cannot decode: the values of steps and signals are decoded before
 //! it begins.
 
+use std::time::Duration;
+
 use scoop::{Handle, Interrupted};
 
 use super::*;
@@ -23,10 +25,15 @@ macro_rules! versions {
         mod $version {
             use super::*;
 
-            #[derive(Debug, Signal, Serialize, Deserialize)]
-            #[signal(name = "orders.paid", keep = "7 days")]
+            #[derive(Debug, Serialize, Deserialize)]
             pub(super) struct Paid {
                 pub(super) amount: $type,
+            }
+
+            // By hand: a program with two derived signals of one name does not start.
+            impl Signal for Paid {
+                const NAME: &'static str = "orders.paid";
+                const KEEP: Duration = Duration::from_secs(3600);
             }
 
             #[derive(Message, Serialize, Deserialize)]

@@ -444,10 +444,10 @@ async fn the_store_on_postgresql_conforms() {
 
 #[tokio::test]
 async fn the_store_in_memory_conforms() {
-    conforms(async || {
+    Box::pin(conforms(async || {
         let memory = MemoryStore::new(OffsetDateTime::UNIX_EPOCH);
-        list(&Store::Memory(memory.clone())).await;
+        Box::pin(list(&Store::Memory(memory.clone()))).await;
         tested(Outside::Memory(memory))
-    })
+    }))
     .await;
 }
