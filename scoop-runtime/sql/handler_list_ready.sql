@@ -1,6 +1,6 @@
 -- Lists the queues of a worker that have a due run. Reads at most so many queues as the worker has, whichever others there are, and
 -- none of a handler without ready runs. A queue is read from the known position, as in run_claim.sql. Each row says when it has
--- looked, and its snapshot; so there is one also without such a queue.
+-- looked, its snapshot and the id of its transaction; so there is one also without such a queue.
 -- Locks: nothing.
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 for each queue the position, null where
 -- all of it is to be looked at; the same $5 of the runs with high and $6 of those with low priority; $7 the transactions in progress at
@@ -35,6 +35,6 @@ ready_queue AS (
         OFFSET 0
     )
 )
-SELECT l.looked_at, l.snapshot, q.topic, q.handler, q.lane
-FROM (SELECT statement_timestamp() AS looked_at, pg_current_snapshot()::text AS snapshot) l
+SELECT l.looked_at, l.snapshot, l.own_xid, q.topic, q.handler, q.lane
+FROM (SELECT now() AS looked_at, pg_current_snapshot()::text AS snapshot, pg_current_xact_id()::text AS own_xid) l
 LEFT JOIN ready_queue q ON true

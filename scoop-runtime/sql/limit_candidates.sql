@@ -1,7 +1,8 @@
 -- The due runs of a saga in the order of their queue times, with the payloads from which their keys come. It follows
 -- limit_lock.sql in its transaction, so that no other claim takes them. Payloads that are together larger than $6 are left
 -- out, apart from the first; large ones are compared as they are stored, which reads nothing of them. A queue is read from the known
--- position, as in run_claim.sql. Each row says when it has looked, and its snapshot; so there is one also without due runs.
+-- position, as in run_claim.sql. Each row says when it has looked, its snapshot and the id of its transaction; so there is one also
+-- without due runs.
 -- Locks: the rows of run, without those that other transactions have locked: one of these must not hold up other keys.
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 how many, $5 which runs, null
 -- for all but suspects, $6 how many bytes, $7 for each queue the position, null where all of it is to be looked at;
@@ -12,12 +13,12 @@ WITH late AS MATERIALIZED (
     FROM unnest($10::text[], $11::timestamptz[]) AS open (xid, since)
     WHERE pg_visible_in_snapshot(open.xid::xid8, (SELECT pg_current_snapshot()))
 )
-SELECT look.looked_at, look.snapshot, due.root, due.id, due.topic, due.handler, due.lane, due.priority,
+SELECT look.looked_at, look.snapshot, look.own_xid, due.root, due.id, due.topic, due.handler, due.lane, due.priority,
        -- in a range that programs can read
        CASE WHEN due.ready_at > '0001-01-01 00:00+00' THEN due.ready_at END AS ready_at, due.queue_time,
        coalesce(due.bytes_before, 0) >= $6 AS is_left_out,
        CASE WHEN coalesce(due.bytes_before, 0) < $6 THEN due.payload END AS payload
-FROM (SELECT statement_timestamp() AS looked_at, pg_current_snapshot()::text AS snapshot) look
+FROM (SELECT now() AS looked_at, pg_current_snapshot()::text AS snapshot, pg_current_xact_id()::text AS own_xid) look
 LEFT JOIN (
     SELECT due.*, m.payload,
            sum(pg_column_size(m.payload)) OVER (

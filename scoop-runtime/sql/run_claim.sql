@@ -8,7 +8,7 @@
 -- dead entries at the beginning of the index until it is vacuumed, so a queue is read from the known position. Runs of transactions
 -- that have ended since may be older: if there are any, all queues are read from the earliest time of these. Levels of priority other
 -- than normal are read only if any due run has one, which is looked for from their earliest position on.
--- Each row says what the claim has seen, too, for the positions of the next one: its time, its snapshot, and since when the first run
+-- Each row says what the claim has seen, too, for the positions of the next one: its time, its snapshot, its id, and since when the first run
 -- that it has left in each queue is ready. So a claim that takes no run returns a row, unless it was by an outdated topology.
 -- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an object: how many runs
 -- the worker executes, by handler, $7 ids for as many events: cheaper to make in a program than in the server, $8 for
@@ -73,7 +73,7 @@ unclaimed AS (
     GROUP BY q.nth, q.priority
 ),
 look AS (
-    SELECT statement_timestamp() AS looked_at, pg_current_snapshot()::text AS snapshot, u.*
+    SELECT now() AS looked_at, pg_current_snapshot()::text AS snapshot, pg_current_xact_id()::text AS own_xid, u.*
     FROM (
         SELECT array_agg(u.nth) AS left_queues, array_agg(u.priority) AS left_levels, array_agg(u.since) AS left_since
         FROM unclaimed u

@@ -5,7 +5,8 @@
 -- $1 root, $2 id, $3 how many attempts may have an unknown result
 UPDATE scoop.run r
 SET state = 'ready', parked_since = NULL,
-    ready_at = CASE WHEN r.giving_up OR r.signal IS NULL THEN clock_timestamp() ELSE coalesce(r.parked_since, r.ready_at) END,
+    ready_at = CASE WHEN r.giving_up OR r.signal IS NULL THEN clock_timestamp() 
+                    ELSE greatest(coalesce(r.parked_since, r.ready_at), clock_timestamp()) END,
     reason = NULL, reserved_for = 0, refused_by = NULL,
     doubts = least(r.doubts, $3 - 3)
 WHERE r.root = $1 AND r.id = $2 AND scoop.is_stuck(r.state, r.awaits_operator)

@@ -57,7 +57,8 @@ woken AS (
     SET state = CASE WHEN locked_run.is_claimed THEN 'running' ELSE 'ready' END::scoop.run_state,
         owner = CASE WHEN locked_run.is_claimed THEN $2 END,
         epoch = r.epoch + locked_run.is_claimed::int,
-        ready_at = locked_run.wakes_at,
+        -- the clock is later than the wait for the lock: claims look for no run that was ready before
+        ready_at = scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp()),
         awaits_operator = false,  -- also in a forged row, which would execute as one that awaits an operator
         signal = CASE WHEN NOT locked_run.is_claimed THEN r.signal END,
         signal_key = CASE WHEN NOT locked_run.is_claimed THEN r.signal_key END,

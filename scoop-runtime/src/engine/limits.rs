@@ -318,7 +318,7 @@ async fn next_look(
     if lanes.len() == 0 {
         return Ok(Some(poll));
     }
-    let cursors = looks.cursors(queues);
+    let cursors = looks.known(queues);
     let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), &cursors).await?;
     if let Some(suspect) = due.suspect {
         let queue = queues.iter().find(|queue| queue.lanes.each().any(|lane| lane == suspect.lane()));

@@ -15,7 +15,7 @@
 //! A run that a look has found and not claimed, since it was locked or there were too few slots, holds the position of its queue.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::str::FromStr;
+use std::num::ParseIntError;
 use std::sync::Arc;
 
 use scoop_core::Priority;
@@ -56,7 +56,7 @@ pub(crate) struct QueueCursors {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LastLook {
     at: OffsetDateTime,
-    next_transaction: u64,
+    transaction: u64,
     /// The number of the queues.
     queues: usize,
 }
@@ -69,24 +69,25 @@ pub(crate) struct QueueLook {
     pub(crate) snapshot: Snapshot,
 }
 
-/// The transactions in progress when a statement began.
+/// The transactions that were in progress when a statement began, or may have been.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot {
-    /// The first id that no transaction had yet.
-    next: u64,
+    /// The id of the transaction of the statement: transactions with greater ids began later.
+    own: u64,
     in_progress: Vec<u64>,
 }
 
-impl FromStr for Snapshot {
-    type Err = std::num::ParseIntError;
-
-    /// Reads the text of a `pg_snapshot`.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+impl Snapshot {
+    /// Reads the text of a `pg_snapshot`, and the id of the transaction that took it. The snapshot lists transactions in progress
+    /// only below the greatest id that has ended. So those between that and the own one count as in progress, too.
+    pub(super) fn parse(text: &str, own: &str) -> Result<Self, ParseIntError> {
         let mut parts = text.splitn(3, ':').skip(1);
-        let next = parts.next().unwrap_or_default().parse()?;
-        let in_progress = parts.next().unwrap_or_default();
-        let ids = in_progress.split(',').filter(|id| !id.is_empty());
-        Ok(Self { next, in_progress: ids.map(str::parse).collect::<Result<_, _>>()? })
+        let (end, own): (u64, u64) = (parts.next().unwrap_or_default().parse()?, own.parse()?);
+        let listed = parts.next().unwrap_or_default().split(',').filter(|id| !id.is_empty());
+        let mut in_progress = listed.map(str::parse).collect::<Result<Vec<_>, _>>()?;
+        in_progress.retain(|id| *id != own);
+        in_progress.extend(end..own);
+        Ok(Self { own, in_progress })
     }
 }
 
@@ -179,8 +180,8 @@ impl QueueCursors {
         look: &QueueLook,
         left: impl IntoIterator<Item = ((&'a str, &'a str, i32), Priority, Since)>,
     ) {
-        let next_transaction = look.snapshot.next;
-        if self.last.is_some_and(|last| look.at < last.at || next_transaction < last.next_transaction) {
+        let transaction = look.snapshot.own;
+        if self.last.is_some_and(|last| look.at < last.at || transaction < last.transaction) {
             // The clock was set back, or this is another server.
             *self = Self::default();
             return;
@@ -204,7 +205,7 @@ impl QueueCursors {
         self.open = look.snapshot.in_progress.iter().map(|id| (*id, since(id))).collect();
         self.reached = Some(look.at - LATE);
         self.left = first;
-        self.last = Some(LastLook { at: look.at, next_transaction, queues: lanes.len() });
+        self.last = Some(LastLook { at: look.at, transaction, queues: lanes.len() });
     }
 
     /// Records that a handler has had a run.
@@ -264,6 +265,8 @@ mod tests {
     struct Model {
         now: i64,
         next: u64,
+        /// Greater than the ids of all transactions that have ended.
+        ended: u64,
         open: Vec<Transaction>,
         /// The committed runs that no claim has taken.
         ready: Vec<(usize, i64)>,
@@ -280,9 +283,16 @@ mod tests {
     }
 
     impl Model {
-        fn look(&self) -> QueueLook {
-            let in_progress = self.open.iter().map(|it| it.id).collect();
-            QueueLook { at: at(self.now), snapshot: Snapshot { next: self.next, in_progress } }
+        /// What the server says: the open transactions below the greatest id that has ended, and the id of the look.
+        fn look(&mut self) -> QueueLook {
+            let (end, own) = (self.ended, self.next);
+            self.next += 1;
+            let listed: Vec<_> =
+                self.open.iter().map(|it| it.id).filter(|id| *id < end).map(|id| id.to_string()).collect();
+            let snapshot =
+                Snapshot::parse(&format!("0:{end}:{}", listed.join(",")), &own.to_string()).unwrap();
+            self.ended = own + 1;
+            QueueLook { at: at(self.now), snapshot }
         }
 
         /// The due runs of these queues that a statement finds. It has to find all.
@@ -340,6 +350,7 @@ mod tests {
                 }
                 Event::End(place, commits) if place < self.open.len() => {
                     let ended = self.open.remove(place);
+                    self.ended = self.ended.max(ended.id + 1);
                     self.ready.extend(ended.runs.into_iter().filter(|_| commits));
                 }
                 Event::End(..) => {}
@@ -362,7 +373,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_ready_run_that_is_visible_is_missed(events in prop::collection::vec(event(), 1..120)) {
-            let mut model = Model { now: 1_000_000, next: 100, ..Model::default() };
+            let mut model = Model { now: 1_000_000, next: 100, ended: 100, ..Model::default() };
             events.into_iter().for_each(|event| model.apply(event));
             // All have ended.
             while !model.open.is_empty() {
@@ -376,7 +387,8 @@ mod tests {
 
     #[test]
     fn look_after_a_transaction_of_an_hour_begins_before_it_and_the_next_one_at_its_end() {
-        let (mut model, all) = (Model { now: 1_000_000, next: 100, ..Model::default() }, [0, 1, 2]);
+        let (mut model, all) =
+            (Model { now: 1_000_000, next: 100, ended: 100, ..Model::default() }, [0, 1, 2]);
         let starts =
             |model: &Model| (model.cursors.of(&lanes(&all), Priority::Normal)[0], model.cursors.open().1);
         model.claim(&all, 10, usize::MAX);
@@ -396,7 +408,7 @@ mod tests {
     fn positions_of_another_server_or_of_a_clock_set_back_are_dropped() {
         let mut cursors = QueueCursors::default();
         let mut look = |millis, next, is_dropped| {
-            let snapshot = Snapshot { next, in_progress: vec![] };
+            let snapshot = Snapshot { own: next, in_progress: vec![] };
             cursors.looked(&lanes(&[0]), &QueueLook { at: at(millis), snapshot }, []);
             assert_eq!(cursors.is_at_the_beginning(), is_dropped);
         };
@@ -409,10 +421,16 @@ mod tests {
 
     #[test]
     fn snapshot_is_read_from_its_text() {
-        let snapshot = |next, in_progress: &[u64]| Snapshot { next, in_progress: in_progress.to_vec() };
-        assert_eq!("10:20:10,14,15".parse(), Ok(snapshot(20, &[10, 14, 15])));
-        assert_eq!("795:799:".parse(), Ok(snapshot(799, &[])));
-        assert!("795".parse::<Snapshot>().is_err());
+        let snapshot = |own, in_progress: &[u64]| Ok(Snapshot { own, in_progress: in_progress.to_vec() });
+        assert_eq!(Snapshot::parse("10:20:10,14,15", "20"), snapshot(20, &[10, 14, 15]));
+        assert_eq!(Snapshot::parse("795:799:", "802"), snapshot(802, &[799, 800, 801]));
+        assert_eq!(
+            Snapshot::parse("10:20:10,15", "15"),
+            snapshot(15, &[10]),
+            "a second look of its transaction"
+        );
+        assert!(Snapshot::parse("795", "800").is_err());
+        assert!(Snapshot::parse("795:799:", "").is_err());
     }
 
     #[test]

@@ -99,21 +99,19 @@ impl Waits {
         waiting.next += 1;
         let entry = Entry { waited, local_run, looked_at: Instant::now(), pause, ended: sender };
         waiting.messages.insert(number, entry);
-        if waiting.task.is_none() {
-            self.begin(&mut waiting);
-        }
+        let task = if waiting.task.is_none() { Some(waiting.new_task()) } else { None };
         drop(waiting);
+        self.begin(task);
         self.changed.notify_one();
         Wait { waits: self, number, ended }
     }
 
-    /// Begins a task, which replaces an earlier one.
-    fn begin(self: &Arc<Self>, waiting: &mut Waiting) {
-        waiting.tasks += 1;
-        let number = waiting.tasks;
-        waiting.task = Some(number);
-        let task = Task { waits: self.clone(), number };
-        tokio::spawn(async move { task.run().await });
+    /// Begins the task of this number, if any. Not under the lock: where no task can be spawned, this one is dropped, and locks.
+    fn begin(self: &Arc<Self>, number: Option<u64>) {
+        if let Some(number) = number {
+            let task = Task { waits: self.clone(), number };
+            tokio::spawn(async move { task.run().await });
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -122,6 +120,15 @@ impl Waits {
 
     fn is_in_flight(&self, run: Option<Uuid>) -> bool {
         run.zip(self.engine.as_ref()).is_some_and(|(run, engine)| engine.is_in_flight(run))
+    }
+}
+
+impl Waiting {
+    /// The number of a task, which replaces an earlier one.
+    fn new_task(&mut self) -> u64 {
+        self.tasks += 1;
+        self.task = Some(self.tasks);
+        self.tasks
     }
 }
 
@@ -136,9 +143,10 @@ impl Wait<'_> {
                 Err(_) => {
                     let mut waiting = self.waits.waiting();
                     let own = waiting.messages.get(&self.number);
-                    if own.is_some_and(|own| own.looked_at.elapsed() >= stalled) {
-                        self.waits.begin(&mut waiting);
-                    }
+                    let is_stalled = own.is_some_and(|own| own.looked_at.elapsed() >= stalled);
+                    let task = if is_stalled { Some(waiting.new_task()) } else { None };
+                    drop(waiting);
+                    self.waits.begin(task);
                 }
             }
         }

@@ -149,6 +149,11 @@ impl Looks {
                 self.progress(of).cursors();
             }
         }
+        self.known(queues)
+    }
+
+    /// The positions in all these queues as they are.
+    pub(super) fn known(&self, queues: &[LimitedQueue]) -> QueueCursors {
         let known = |queue: &LimitedQueue| self.progress.get(&queue.of.saga).map(QueueProgress::known);
         QueueCursors::joined(queues.iter().filter_map(|queue| Some((&queue.lanes, known(queue)?))))
     }

@@ -226,10 +226,8 @@ pub(super) fn has_run(row: &PgRow) -> bool {
 
 /// What the statement of this row has seen.
 pub(super) fn look(row: &PgRow) -> sqlx::Result<QueueLook> {
-    let snapshot: Snapshot = row
-        .try_get::<&str, _>("snapshot")?
-        .parse()
-        .map_err(|error: std::num::ParseIntError| sqlx::Error::Decode(error.into()))?;
+    let snapshot = Snapshot::parse(row.try_get("snapshot")?, row.try_get("own_xid")?)
+        .map_err(|error| sqlx::Error::Decode(error.into()))?;
     Ok(QueueLook { at: time(row, "looked_at")?, snapshot })
 }
 

@@ -344,7 +344,10 @@ impl StepTransaction {
     async fn reuse_for(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
             // It is empty, so nothing of it remains.
-            commit_and_begin(&mut self.transaction).await?;
+            if let Next::Spoiled = commit_and_begin(&mut self.transaction).await? {
+                self.transaction.connection.close_on_drop();
+                return Err(sqlx::Error::BeginFailed);
+            }
         }
         Ok(self)
     }
