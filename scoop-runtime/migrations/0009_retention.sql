@@ -329,8 +329,10 @@ DECLARE
 BEGIN
     is_more := false;
     behind := 0;
-    -- The row is gone if the table was emptied.
-    INSERT INTO scoop.retention DEFAULT VALUES ON CONFLICT ON CONSTRAINT retention_pkey DO NOTHING;
+    -- The row is gone if the table was emptied. Otherwise the insert would wait for a settlement.
+    IF NOT EXISTS (SELECT FROM scoop.retention) THEN
+        INSERT INTO scoop.retention DEFAULT VALUES ON CONFLICT ON CONSTRAINT retention_pkey DO NOTHING;
+    END IF;
     -- A settlement holds the lock, however long it takes.
     PERFORM FROM scoop.retention r WHERE r.is_only FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN

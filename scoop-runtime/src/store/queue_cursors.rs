@@ -359,7 +359,8 @@ mod tests {
                     let found = self.found(&all);
                     let ready: Vec<_> =
                         all.iter().copied().filter(|queue| found.iter().any(|(of, _)| of == queue)).collect();
-                    self.cursors.looked_for_ready(&lanes(&all), &lanes(&ready), &self.look());
+                    let look = self.look();
+                    self.cursors.looked_for_ready(&lanes(&all), &lanes(&ready), &look);
                     self.now += between;
                     if !ready.is_empty() {
                         self.claim(&ready, limit, usize::MAX);

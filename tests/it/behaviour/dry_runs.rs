@@ -191,7 +191,7 @@ async fn retry_of_a_locked_stuck_run_is_checked_at_once() -> Result<()> {
     let [stuck] = &stuck[..] else { panic!("{stuck:?}") };
     asked.answers(|client| client.skip(stuck.id(), "tried"), RepairAnswer::Stuck).await?;
     asked.answers(|client| client.resolve(stuck.id(), "tried"), RepairAnswer::Stuck).await?;
-    for expected in [RepairAnswer::Accepted, RepairAnswer::StillRunning] {
+    for expected in [RepairAnswer::Accepted, RepairAnswer::NotFailed] {
         asked.answers(|client| client.retry(stuck.id()), expected).await?;
     }
     Ok(())

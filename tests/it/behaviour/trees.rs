@@ -247,12 +247,12 @@ async fn run_with_nothing_to_undo_shows_no_rollback_of_a_step() -> Result<()> {
 async fn steps_that_were_undone_are_named_as_they_are() -> Result<()> {
     let (_shop, order, _) = Shop::ended(Plan::FailLater).await?;
     let text = order.tree().await?.to_string();
-    assert!(text.contains(" undone reserve\n") && text.contains(" undone take\n"), "{text}");
+    assert!(text.contains(" undid reserve\n") && text.contains(" undid take\n"), "{text}");
     assert!(!text.contains("Rollback of"), "{text}");
     let failed =
         concat!(" began to roll back in confirm: Simulated failure to test rollback, at ", file!(), ":");
     assert!(text.contains(failed), "{text}");
-    assert!(!text.contains("undone confirm"), "it never completed\n{text}");
+    assert!(!text.contains("undid confirm"), "it never completed\n{text}");
     Ok(())
 }
 
