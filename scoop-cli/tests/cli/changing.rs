@@ -414,7 +414,7 @@ async fn paused_order_is_explained_and_reached_by_its_signal() {
         Run <id 1> of `orders` waits for 1 child, for <duration>. Below it, run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`. No step of it begins now: everything is paused by ann since <time>: maintenance. It goes on when all its children have ended. Also, `resume` has to end the pause of everything.
     "#]]);
     shop.run(&["explain", &payment]).await.shows(expect![[r#"
-        Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>, until <time> (in <duration> <duration>) at the latest. No step of it begins now: everything is paused by ann since <time>: maintenance. It goes on when the signal `shop.paid` is sent with the key `order 7`, or at that time. Also, `resume` has to end the pause of everything.
+        Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>. No step of it begins now: everything is paused by ann since <time>: maintenance. It goes on when the signal `shop.paid` is sent with the key `order 7`. Also, `resume` has to end the pause of everything.
     "#]]);
     let doctor = shop.run(&["doctor", "--json"]).await;
     let found = doctor.field("check").iter().position(|check| check == "pauses").unwrap();

@@ -43,6 +43,8 @@ pub(crate) fn is_transient_in_step(error: &sqlx::Error) -> bool {
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => true,
+        // A connection that ends before the server has said whether it encrypts: `sqlx` takes the missing byte for a zero.
+        sqlx::Error::Protocol(text) => text.contains("SSLRequest"),
         _ => false,
     }
 }
