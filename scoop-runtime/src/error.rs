@@ -832,6 +832,8 @@ mod tests {
         let migration = |source| RuntimeError::Migration { schema: "scoop".into(), source };
         assert!(migration(MigrateError::Execute(lost())).is_transient());
         assert!(migration(MigrateError::ExecuteMigration(lost(), 3)).is_transient());
+        let unanswered = || sqlx::Error::Protocol("unexpected response from SSLRequest: 0x00".into());
+        assert!(migration(MigrateError::Execute(unanswered())).is_transient());
         assert!(!migration(MigrateError::Execute(sqlx::Error::RowNotFound)).is_transient());
         assert!(!migration(MigrateError::Dirty(3)).is_transient());
     }
