@@ -458,7 +458,7 @@ impl Scoop {
 
     /// As [`Scoop::shutdown`], but aborts the steps that still run after this time. Each is dropped at its next
     /// `await`, its transaction is rolled back, and its run is handed to other workers, where the step begins
-    /// again. A step that runs [at most once](crate::guide::delivery) fails there as [`Interrupted`](scoop_core::Interrupted), and
+    /// again. A step that runs at most once fails there as [`Interrupted`](scoop_core::Interrupted), and
     /// its saga rolls back: allow as much time as such a step takes, or stop by [`Scoop::shutdown`], which lets it end. A
     /// step that blocks its thread cannot be aborted: after two more seconds its run is handed over anyway, and the
     /// result of the step is discarded.
