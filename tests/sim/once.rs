@@ -1,13 +1,13 @@
 //! A simulation of steps that run at most once: after any death, the code of such a step is called at most once for each
-//! instance, and the step either is recorded as done or fails as interrupted.
+//! instance, and the step either is recorded as done or fails as interrupted. Programs have different versions of the saga.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use scoop::prelude::*;
-use scoop::{Builder, EventKind, Handle, Interrupted, Outcome};
+use scoop::{Builder, Definition, EventKind, Handle, Interrupted, Outcome};
 use uuid::Uuid;
 
 use crate::crew::{Crew, Fate, Small};
@@ -35,43 +35,117 @@ struct Bill {
 #[message(topic = "once.receipt")]
 struct Receipt;
 
-/// How often the code of each instance was called: by the run and the iteration.
-type Calls = Arc<Mutex<BTreeMap<(Uuid, u32), u32>>>;
+/// How often the code of each instance was called: by the run and the idempotency key.
+type Calls = Arc<Mutex<BTreeMap<(Uuid, Uuid), u32>>>;
 
-#[derive(Clone)]
-struct Payments(Calls);
+/// Notes the call of an instance. Returns how many instances of the run were called so far.
+fn called(calls: &Calls, scope: &Scope<'_>) -> u32 {
+    let run = scope.lineage().id();
+    let mut calls = calls.lock().unwrap_or_else(PoisonError::into_inner);
+    *calls.entry((run, scope.idempotency_key())).or_default() += 1;
+    u32::try_from(calls.keys().filter(|(of, _)| *of == run).count()).unwrap_or(u32::MAX)
+}
 
-#[saga(name = "once-payments")]
-#[subscribes(Bill)]
-impl Payments {
-    #[step]
-    async fn open(&self, _: &mut Scope<'_>, _: &Bill) -> Result<()> {
-        Ok(())
+/// Whether the charge is the last one.
+async fn charges(calls: &Calls, scope: &mut Scope<'_>, bill: &Bill) -> Result<bool> {
+    let is_last = called(calls, scope) >= bill.rounds;
+    tokio::time::sleep(Duration::from_millis(bill.takes.into())).await;
+    if bill.launches {
+        scope.launch(Receipt).await?;
     }
+    if is_last && bill.fails { Err(Error::msg(crate::act::PLANNED)) } else { Ok(is_last) }
+}
 
-    #[step(delivery = "at_most_once", rollback = refund)]
-    async fn charge(&self, scope: &mut Scope<'_>, bill: &Bill) -> Result<Next<PaymentsStep>> {
-        let place = (scope.lineage().id(), scope.iteration());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(place).or_default() += 1;
-        tokio::time::sleep(Duration::from_millis(bill.takes.into())).await;
-        if bill.launches {
-            scope.launch(Receipt).await?;
+/// Declares versions of the saga: the steps before and behind the one that charges, and the settings of that.
+macro_rules! versions {
+    ($($number:literal $version:ident {
+        $($before:ident [$($before_settings:tt)*];)*
+        $(=> $charge:ident $variant:ident [$($settings:tt)*];)?
+        $(+ $behind:ident;)*
+        $(* { $($function:tt)* })?
+    })*) => {
+        $(mod $version {
+            use super::*;
+
+            pub(super) struct Payments(pub(super) Calls);
+
+            #[saga(name = "once-payments")]
+            #[subscribes(Bill)]
+            impl Payments {
+                $(
+                    #[step($($before_settings)*)]
+                    async fn $before(&self, _: &mut Scope<'_>, _: &Bill) -> Result<()> {
+                        // Of a version without the step that charges, nothing else reads it.
+                        let _ = &self.0;
+                        Ok(())
+                    }
+                )*
+
+                $(
+                    #[step(delivery = "at_most_once", rollback = refund, $($settings)*)]
+                    async fn $charge(&self, scope: &mut Scope<'_>, bill: &Bill) -> Result<Next<PaymentsStep>> {
+                        let is_last = charges(&self.0, scope, bill).await?;
+                        Ok(if is_last { Next::Continue } else { Next::GoTo(PaymentsStep::$variant) })
+                    }
+
+                    async fn refund(&self, _: &mut Scope<'_>, _: &Bill, _: &Failure) -> Result<()> {
+                        Ok(())
+                    }
+                )?
+
+                $(
+                    #[step]
+                    async fn $behind(&self, _: &mut Scope<'_>, _: &Bill) -> Result<()> {
+                        Ok(())
+                    }
+                )*
+
+                $($($function)*)?
+            }
+        })*
+
+        /// How many versions there are.
+        const VERSIONS: u32 = 0 $(+ { let _: u32 = $number; 1 })*;
+
+        fn provide(builder: Builder, calls: &Calls, version: u32) -> Builder {
+            match version {
+                $($number => builder.only::<$version::Payments>().provide($version::Payments(calls.clone())),)*
+                _ => unreachable!("there is no version {version}"),
+            }
         }
-        let is_last = scope.iteration() + 1 >= bill.rounds;
-        if is_last && bill.fails {
-            return Err(Error::msg(crate::act::PLANNED));
+
+        fn definitions() -> Vec<Definition> {
+            vec![$($version::Payments::DEFINITION),*]
         }
-        Ok(if is_last { Next::Continue } else { Next::GoTo(PaymentsStep::Charge) })
-    }
+    };
+}
 
-    #[step]
-    async fn close(&self, _: &mut Scope<'_>, _: &Bill) -> Result<()> {
-        Ok(())
+versions! {
+    0 original { open []; => charge Charge []; + close; }
+    1 inserted { open []; inspect []; => charge Charge []; + close; }
+    2 moved { open []; close []; => charge Charge []; }
+    3 timed {
+        open [];
+        => charge Charge [at = now];
+        + close;
+        * {
+            async fn now(&self, _: &mut Scope<'_>, _: &Bill) -> Result<SystemTime> {
+                Ok(SystemTime::UNIX_EPOCH)
+            }
+        }
     }
-
-    async fn refund(&self, _: &mut Scope<'_>, _: &Bill, _: &Failure) -> Result<()> {
-        Ok(())
+    4 tidied {
+        open [finally = tidy];
+        => charge Charge [];
+        + close;
+        * {
+            async fn tidy(&self, _: &mut Scope<'_>, _: &Bill) -> Result<()> {
+                Ok(())
+            }
+        }
     }
+    5 removed { open []; close []; }
+    6 renamed { open []; inspect []; => pay Pay [was = "charge"]; + close; }
 }
 
 #[derive(Default)]
@@ -96,25 +170,30 @@ struct World {
 }
 
 impl World {
-    fn program(&self) -> impl Fn(Builder) -> Builder + Send + 'static {
-        let payments = Payments(self.calls.clone());
-        move |builder: Builder| builder.only::<Payments>().only::<Receipts>().provide(payments.clone())
+    fn program(&self, version: u32) -> impl Fn(Builder) -> Builder + Send + 'static {
+        let calls = self.calls.clone();
+        move |builder: Builder| provide(builder.only::<Receipts>(), &calls, version)
     }
 
-    fn start(&mut self, fate: Fate) {
-        let program = self.program();
+    fn start(&mut self, fate: Fate, version: u32) {
+        let program = self.program(version);
         self.crew.start(fate, program);
     }
 
+    /// A version for the next process: often the original one.
+    fn version(&mut self) -> u32 {
+        if self.crew.dice.percent(40) { 0 } else { self.crew.dice.below(VERSIONS) }
+    }
+
     async fn play(mut self) -> Result<Vec<String>> {
-        self.crew.register(self.program()).await?;
-        self.start(Fate::Lives);
+        self.crew.register(self.program(0)).await?;
+        self.start(Fate::Lives, 0);
         let client = self.crew.client().await?;
         let (mut bills, mut wrong) = (vec![], vec![]);
         for _ in 0..BILLS {
             if self.crew.dice.percent(40) {
-                let fate = self.crew.fate();
-                self.start(fate);
+                let (fate, version) = (self.crew.fate(), self.version());
+                self.start(fate, version);
             }
             self.crew.pause(60).await;
             let dice = &mut self.crew.dice;
@@ -128,7 +207,10 @@ impl World {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         self.crew.heal();
-        self.start(Fate::Lives);
+        // One of them can continue each run.
+        for version in 0..VERSIONS {
+            self.start(Fate::Lives, version);
+        }
         for (bill, handle) in &bills {
             wrong.extend(self.judge(bill, handle).await?);
         }
@@ -136,7 +218,8 @@ impl World {
         let twice = calls.iter().filter(|(_, count)| **count > 1);
         wrong.extend(twice.map(|(place, count)| format!("once: {place:?} was called {count} times")));
         wrong.extend(self.crew.differences());
-        wrong.extend(audited(&small_log(&self.crew.database), &[Payments::DEFINITION, Receipts::DEFINITION]));
+        let definitions: Vec<_> = definitions().into_iter().chain([Receipts::DEFINITION]).collect();
+        wrong.extend(audited(&small_log(&self.crew.database), &definitions));
         Ok(wrong)
     }
 
@@ -147,19 +230,27 @@ impl World {
         };
         let outcome = outcome?;
         let log = self.crew.database.event_log_of(handle.id().uuid());
-        let done = log
-            .iter()
-            .filter(|event| event.kind == EventKind::Suspended && event.step.as_deref() == Some("charge"));
-        let done = u32::try_from(done.count()).unwrap_or(u32::MAX);
+        let is_charge = |step: &str| step == "charge" || step == "pay";
+        let done = log.iter().filter(|event| {
+            event.kind == EventKind::Suspended && event.step.as_deref().is_some_and(is_charge)
+        });
+        let done = done.count();
+        let runs: BTreeSet<_> = log.iter().map(|event| event.lineage.id()).collect();
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let called = calls.keys().filter(|(run, _)| runs.contains(run)).count();
+        drop(calls);
+        // What was called is recorded, or the failure says so. A version without the step leaves charges out.
         let is_expected = match &outcome {
-            Outcome::Committed => !bill.fails && done == bill.rounds,
-            Outcome::RolledBack(why) => {
-                let interrupted = why.find::<Interrupted>().is_some();
-                interrupted || bill.fails && done + 1 == bill.rounds
-            }
+            Outcome::Committed => called == done,
+            Outcome::RolledBack(why) => match why.find::<Interrupted>() {
+                Some(_) => called <= done + 1,
+                None => bill.fails && called == done + 1,
+            },
             _ => false,
         };
-        let what = || format!("once: hierarchy {} ends after {done} charges with {outcome}", handle.id());
+        let what = || {
+            format!("once: hierarchy {} ends after {done} of {called} charges with {outcome}", handle.id())
+        };
         Ok((!is_expected).then(what))
     }
 }

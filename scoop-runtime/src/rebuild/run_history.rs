@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{Context, EventKind, Lineage, Wait, output_name};
+use scoop_core::{Context, EventKind, Lineage, Wait, output_name, visible_step};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -216,12 +216,15 @@ impl<'a> RunHistory<'a> {
         self.rolling_back_event().is_some_and(|turned| turned.step.is_none())
     }
 
-    /// The iteration of its newest step. A step that was chosen to run again is the same one after its renaming, too.
+    /// The iteration of its newest step. A step that was chosen to run again is the same one after its renaming, too; the wait
+    /// before it is another step.
     pub(super) fn iteration(&self) -> i32 {
         let (mut step, mut repeats, mut iteration) = (None, false, 0);
         for event in self.forward() {
             if event.handling.is_none() {
-                iteration = if repeats || step == Some(&event.step) { iteration + 1 } else { 0 };
+                let is_wait = event.step.as_deref().is_some_and(|step| visible_step(step) != step);
+                let again = step == Some(&event.step) || repeats && !is_wait;
+                iteration = if again { iteration + 1 } else { 0 };
                 step = Some(&event.step);
             }
             repeats = event.jump.is_some() && event.jump == event.step;
