@@ -64,8 +64,6 @@ pub enum Bug {
     IgnoreRefusals,
     /// Of several definitions, that of the earliest started worker is current.
     OlderWins,
-    /// With several definitions in use, only the claimer of this process is notified of ready runs.
-    ForgetOtherDefinitions,
     /// The value of a step is not found under its former name.
     ForgetFormerNames,
     /// A run that sleeps continues at once.
@@ -143,7 +141,7 @@ pub enum Feature {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 54] = [
+    pub const ALL: [Bug; 53] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -172,7 +170,6 @@ impl Bug {
         Bug::ByIndex,
         Bug::IgnoreRefusals,
         Bug::OlderWins,
-        Bug::ForgetOtherDefinitions,
         Bug::ForgetFormerNames,
         Bug::ForgetWait,
         Bug::JoinTwice,
@@ -227,14 +224,7 @@ impl Bug {
 
     /// Whether it can be detected only while programs of different versions live, or follow each other.
     pub fn needs_changes(self) -> bool {
-        matches!(
-            self,
-            Self::ByIndex
-                | Self::IgnoreRefusals
-                | Self::OlderWins
-                | Self::ForgetOtherDefinitions
-                | Self::ForgetFormerNames
-        )
+        matches!(self, Self::ByIndex | Self::IgnoreRefusals | Self::OlderWins | Self::ForgetFormerNames)
     }
 }
 

@@ -1,5 +1,9 @@
 //! Programs that start, end, and lose their sessions while others have other versions of a saga.
 
+use std::time::Duration;
+
+use scoop::PauseTarget;
+
 use super::redeploys::{Hotel, launching_in, left_waiting, moved_before, notes, original};
 use super::*;
 use crate::support::{Database, eventually};
@@ -53,5 +57,23 @@ async fn worker_with_a_new_session_takes_runs_stuck_meanwhile() -> Result<()> {
     for scoop in [old, new, hotel] {
         scoop.shutdown().await?;
     }
+    Ok(())
+}
+
+/// Only the newer program continues the trip. The older one, in which its child ends, has to tell it: neither looks by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn run_woken_by_the_older_program_is_taken_by_the_newer_one_at_once() -> Result<()> {
+    let never = Duration::from_secs(3600);
+    let (db, left) = left_waiting::<original::Trip>(launching_in("one"), 1).await?;
+    let nights = PauseTarget::topic("nights");
+    db.client().pause(nights.clone()).await?;
+    let old = db.scoop().only::<original::Trip>().only::<Hotel>().poll_interval(never).start().await?;
+    let new = db.scoop().only::<moved_before::Trip>().poll_interval(never).start().await?;
+    db.client().resume(nights).await?;
+    let ends = tokio::time::timeout(Duration::from_secs(30), left[0].ends()).await;
+    assert_eq!(ends.expect("the newer program was notified")?, Outcome::Committed);
+    assert_eq!(notes(&db, 0).await, "one@original three@moved_before two@moved_before");
+    old.shutdown().await?;
+    new.shutdown().await?;
     Ok(())
 }

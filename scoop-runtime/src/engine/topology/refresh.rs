@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Known;
-use crate::bug::{Bug, is_injected};
 use crate::engine::shared::Engine;
 use crate::saga::registry::{Renamed, RunnableSaga, Sagas};
 use crate::store::Topology;
@@ -73,7 +72,7 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
     if paused != engine.topology.view().paused {
         engine.wakeups.schedules.notify_one();
     }
-    if !engine.topology.view().contested.is_empty() && !is_injected(Bug::ForgetOtherDefinitions) {
+    if !engine.topology.view().contested.is_empty() {
         // With outdated knowledge, this worker did not notify other workers of runs that only they may claim.
         engine.wakeups.others.notify_one();
     }
