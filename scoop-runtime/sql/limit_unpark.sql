@@ -1,12 +1,13 @@
 -- Puts parked runs back into their queues, with the time at which they were ready: of each of these keys so many, in the order of
 -- their queue times. Only runs of the queues from which the claimer claims: another one, of a topic that is paused for example, would
 -- take the place of its key and leave it unused. It follows limit_lock.sql in its transaction. Returns the keys, with how many
--- runs of each, and since when the first of them is ready.
+-- runs of each, since when the first of them is ready, and the queue time of the last one.
 -- Locks: the rows of these runs, without those that other transactions have locked.
--- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 keys, $5 how many runs of each
+-- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 keys, $5 how many runs of each, and $6
+-- from which queue time on, null for all of it
 WITH next AS MATERIALIZED (
     SELECT first.ctid
-    FROM unnest($4::text[], $5::bigint[]) AS free (key, places)
+    FROM unnest($4::text[], $5::bigint[], $6::timestamptz[]) AS free (key, places, since)
     CROSS JOIN LATERAL (
         SELECT r.ctid
         FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
@@ -16,6 +17,7 @@ WITH next AS MATERIALIZED (
             WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
               AND r.reserved_for = own.lane AND r.limit_key = free.key
               AND scoop.priority_of(r.context) = level.priority
+              AND r.parked_since >= CASE WHEN free.since IS NULL THEN '-infinity' ELSE scoop.queue_time(free.since, -level.priority) END
             ORDER BY r.parked_since
             LIMIT free.places
             FOR UPDATE SKIP LOCKED
@@ -28,10 +30,11 @@ unparked AS (
     UPDATE scoop.run r
     SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM next))
-    RETURNING r.limit_key, r.ready_at
+    RETURNING r.limit_key, r.ready_at, scoop.queue_time(r.ready_at, scoop.priority_of(r.context)) AS queue_time
 )
 SELECT r.limit_key::text AS key, count(*) AS runs,
        -- in a range that programs can read
-       greatest('0001-01-01 00:00+00', min(r.ready_at)) AS since
+       greatest('0001-01-01 00:00+00', min(r.ready_at)) AS since,
+       greatest('0001-01-01 00:00+00', max(r.queue_time)) AS last
 FROM unparked r
 GROUP BY r.limit_key

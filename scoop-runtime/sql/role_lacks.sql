@@ -28,6 +28,7 @@ WITH needed AS (
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.limit_log', '{SELECT,INSERT,DELETE}'),
         ('scoop.rate_window', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.queue_lease', '{SELECT,DELETE}'),
         ('scoop.rollback_failure', '{SELECT,INSERT,DELETE}'),

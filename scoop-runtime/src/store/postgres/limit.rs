@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::claim::{Claim, has_run, look, record_look};
 use super::decode::{time, time_if_any, unsigned};
+use super::limit_known::{Done, KnownSaga};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
@@ -57,6 +58,7 @@ const IDLE_KEYS_MAX: i64 = 200;
 struct UnderLimit {
     tx: Transaction<'static, Postgres>,
     limit: RecordedLimit,
+    known: KnownSaga,
 }
 
 /// Due runs that may be claimed.
@@ -147,6 +149,8 @@ impl LimitStorage for PostgresStore {
             unpark.execute(&mut *tx).await?;
             let delete = sqlx::query(self.sql.rate_delete.clone());
             delete.bind(all_names).bind(keeps_rates_of).execute(&mut *tx).await?;
+            let forget = sqlx::query(self.sql.limit_forget_all.clone()).bind(all_names);
+            forget.execute(&mut *tx).await?;
             if let Some(rates_of) = keeps_rates_of {
                 let rename = sqlx::query(self.sql.rate_rename.clone());
                 rename.bind(rates_of).bind(&change.saga).execute(&mut *tx).await?;
@@ -213,18 +217,20 @@ impl PostgresStore {
             // A claim without an answer may have been made.
             true => under.tx.commit().await.inspect_err(note)?,
         }
+        self.keep_known(&under.limit.of, under.known);
         Ok(claimed)
     }
 
     /// Claims as many runs as the limits of the saga admit. Returns whether anything has changed, too.
     async fn claim_of_all(
         &self,
-        UnderLimit { tx, limit }: &mut UnderLimit,
+        UnderLimit { tx, limit, known }: &mut UnderLimit,
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> Result<(LimitedClaim, bool), ClaimError> {
+        let lanes = &request.queue.lanes;
         // Statements of their own: they see what others have claimed while the lock was waited for.
-        let mut usage = self.usage(tx, limit, &[]).await?;
+        let mut usage = self.usage(tx, (limit, lanes), known, &[]).await?;
         let room = usage.room_of_saga(limit);
         let most = request.slots.min(room);
         let (mut runs, mut cursors) = (vec![], request.cursors.clone());
@@ -240,6 +246,12 @@ impl PostgresStore {
             let read =
                 rows.iter().filter(|row| has_run(row)).map(|row| ClaimedRun::from_row(row, identifier));
             runs = read.collect::<sqlx::Result<_>>().map_err(ClaimError::of_runs)?;
+            let taken = rows
+                .iter()
+                .filter(|row| has_run(row))
+                .map(|row| Ok((row.try_get("root")?, row.try_get("id")?, String::new())));
+            let taken = taken.collect::<sqlx::Result<_>>().map_err(ClaimError::of_runs)?;
+            self.record_claim(tx, limit, known, Done { taken, ..Done::default() }).await?;
         }
         let is_changed = !runs.is_empty();
         if is_changed {
@@ -257,14 +269,15 @@ impl PostgresStore {
     /// the limits of their keys admit, and parks those that it passes. Returns whether anything has changed, too.
     async fn claim_by_key(
         &self,
-        UnderLimit { tx, limit }: &mut UnderLimit,
+        UnderLimit { tx, limit, known }: &mut UnderLimit,
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> Result<(LimitedClaim, bool), ClaimError> {
         let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
+        let lanes = &request.queue.lanes;
         let (mut is_changed, next_page) =
-            self.return_parked(tx, limit, request, &mut returned, &mut cursors).await?;
-        let mut usage = self.usage(tx, limit, &[]).await?;
+            self.return_parked(tx, (limit, known), request, &mut returned, &mut cursors).await?;
+        let mut usage = self.usage(tx, (limit, lanes), known, &[]).await?;
         let is_reached = usage.room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
@@ -282,12 +295,12 @@ impl PostgresStore {
             let is_full = candidates.len() == asked || is_cut;
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
-            usage = self.usage(tx, limit, &keys.iter().cloned().collect::<Vec<_>>()).await?;
+            usage = self.usage(tx, (limit, lanes), known, &keys.iter().cloned().collect::<Vec<_>>()).await?;
             if only.is_none() {
                 let returns = usage.returns(limit, &returned, keys);
                 returned.add(&returns);
-                let lanes = &request.queue.lanes;
-                if self.return_earlier(tx, limit, lanes, &mut usage, (&returns, &mut cursors)).await? {
+                let known = (&mut *known, &mut cursors);
+                if self.return_earlier(tx, (limit, lanes), &mut usage, &returns, known).await? {
                     (is_changed, all.is_full) = (true, true);
                     continue;
                 }
@@ -295,19 +308,21 @@ impl PostgresStore {
             let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
             let mut admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
             admitted.over.retain(|(run, _)| !found.unkeyed.contains(&run.id));
-            let taken: BTreeSet<_> =
+            let chosen: BTreeSet<_> =
                 admitted.runs.iter().chain(&admitted.over).map(|(run, _)| run.id).collect();
             let claimed = self.claim_chosen(tx, request.claimer, limit, &admitted.runs).await;
-            all.runs.extend(claimed.map_err(ClaimError::of_runs)?);
+            let (claimed, taken) = claimed.map_err(ClaimError::of_runs)?;
+            all.runs.extend(claimed);
             admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
-            let parked = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
+            let (count, parked) = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
+            self.record_claim(tx, limit, known, Done { taken, parked }).await?;
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
-            let has_passed = parked > 0;
+            let has_passed = count > 0;
             is_changed |= has_passed || !all.runs.is_empty();
             all.is_reached = all.runs.len() - before >= room;
             all.is_full = is_full && is_changed && !all.is_reached;
             if only.is_none() {
-                found.record_look(&request.queue.lanes, &taken, &mut cursors);
+                found.record_look(&request.queue.lanes, &chosen, &mut cursors);
             }
             if !is_full || !has_passed || begun_at.elapsed() >= CLAIM_TIME_MAX {
                 break;
@@ -330,7 +345,7 @@ impl PostgresStore {
     async fn return_parked(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        limit: &RecordedLimit,
+        (limit, known): (&RecordedLimit, &mut KnownSaga),
         request: &LimitedRequest<'_>,
         returned: &mut Returned,
         cursors: &mut QueueCursors,
@@ -343,6 +358,7 @@ impl PostgresStore {
             if page.len() > PAGE_MAX {
                 next_page = page.pop().map(|(key, _)| key);
             }
+            page.iter().for_each(|(key, _)| known.find_parked(key));
             keys.extend(page.into_iter().filter(|(_, waits_for_rate)| !waits_for_rate).map(|(key, _)| key));
         }
         if rate.is_some() {
@@ -353,10 +369,10 @@ impl PostgresStore {
         keys.dedup();
         let mut is_changed = false;
         if !keys.is_empty() {
-            let mut usage = self.usage(tx, limit, &keys).await?;
+            let mut usage = self.usage(tx, (limit, lanes), known, &keys).await?;
             let returns = usage.returns(limit, returned, keys);
             returned.add(&returns);
-            let runs = self.unpark(tx, lanes, &returns, cursors).await?;
+            let runs = self.unpark(tx, lanes, &returns, (known, cursors)).await?;
             let change = |it: &Return| (it.key.clone(), it.change(runs.get(&it.key).copied().unwrap_or(0)));
             let changes = returns.iter().map(change).collect();
             is_changed = !runs.is_empty();
@@ -372,7 +388,7 @@ impl PostgresStore {
     }
 
     /// The keys of a page with parked runs, with whether these wait for the rate alone, and the first key of the next page.
-    async fn parked_keys(
+    pub(super) async fn parked_keys(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
@@ -393,12 +409,12 @@ impl PostgresStore {
     async fn return_earlier(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        limit: &RecordedLimit,
-        lanes: &Lanes,
+        (limit, lanes): (&RecordedLimit, &Lanes),
         usage: &mut Usage,
-        (returns, cursors): (&[Return], &mut QueueCursors),
+        returns: &[Return],
+        known: (&mut KnownSaga, &mut QueueCursors),
     ) -> sqlx::Result<bool> {
-        let runs = self.unpark(tx, lanes, returns, cursors).await?;
+        let runs = self.unpark(tx, lanes, returns, known).await?;
         if limit.rate_by_key().is_some() && !runs.is_empty() {
             let change = |it: &Return| Some((it.key.clone(), it.change(*runs.get(&it.key)?)));
             let changes = returns.iter().filter_map(change).collect();
@@ -414,35 +430,50 @@ impl PostgresStore {
         tx: &mut Transaction<'static, Postgres>,
         lanes: &Lanes,
         returns: &[Return],
-        cursors: &mut QueueCursors,
+        (known, cursors): (&mut KnownSaga, &mut QueueCursors),
     ) -> sqlx::Result<BTreeMap<String, i64>> {
-        let places = returns.iter().filter(|it| it.places > 0);
-        let (keys, places): (Vec<_>, Vec<_>) = places.map(|it| (it.key.clone(), it.places)).unzip();
+        let (mut keys, mut places, mut since) = (vec![], vec![], vec![]);
+        for Return { key, places: count, .. } in returns.iter().filter(|it| it.places > 0) {
+            if let Some(parked_since) = known.parked_since(key) {
+                keys.push(key.clone());
+                places.push(*count);
+                // A forged time may be earlier than any that can be bound.
+                since.push(parked_since.filter(|at| *at > OffsetDateTime::UNIX_EPOCH));
+            }
+        }
         if keys.is_empty() {
             return Ok(BTreeMap::new());
         }
         let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
         let unpark = unpark.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
-        let runs: Vec<(String, i64, OffsetDateTime)> = unpark.bind(keys).bind(places).all_on(tx).await?;
-        runs.iter().for_each(|(.., since)| cursors.lower(*since));
-        Ok(runs.into_iter().map(|(key, runs, _)| (key, runs)).collect())
+        let unpark = unpark.bind(&keys).bind(&places).bind(since);
+        let rows: Vec<(String, i64, OffsetDateTime, OffsetDateTime)> = unpark.all_on(tx).await?;
+        let mut runs = BTreeMap::new();
+        for (key, count, since, last) in rows {
+            cursors.lower(since);
+            runs.insert(key, (count, last));
+        }
+        for (key, places) in keys.iter().zip(places) {
+            let found = runs.get(key);
+            let last = found.map(|(_, last)| *last);
+            known.returned(key, last, found.is_some_and(|(count, _)| *count >= places));
+        }
+        Ok(runs.into_iter().map(|(key, (count, _))| (key, count)).collect())
     }
 
     /// What counts for the limits of the saga, and of these keys.
     async fn usage(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        limit: &RecordedLimit,
+        (limit, lanes): (&RecordedLimit, &Lanes),
+        known: &mut KnownSaga,
         keys: &[String],
     ) -> sqlx::Result<Usage> {
-        let (mut usage, handlers) = (Usage::default(), &limit.of.handlers);
-        if let Some(most) = limit.concurrency_of_saga() {
-            let count = sqlx::query_scalar(self.sql.limit_count.clone()).bind(handlers);
-            usage.running.insert(String::new(), count.bind(i64::from(most)).one_on(tx).await?);
-        } else if limit.concurrency_by_key().is_some() && !keys.is_empty() {
-            let count = sqlx::query_as(self.sql.limit_count_keys.clone()).bind(handlers).bind(keys);
-            let running: Vec<(String, i64)> = count.all_on(tx).await?;
-            usage.running = running.into_iter().collect();
+        let mut usage = Usage::default();
+        if limit.concurrency_of_saga().is_some() {
+            usage.running = self.follow_claims(tx, (limit, lanes), known, None).await?;
+        } else if limit.is_by_key() && !keys.is_empty() {
+            usage.running = self.follow_claims(tx, (limit, lanes), known, Some(keys)).await?;
         }
         if limit.rate_of_saga().is_some() {
             self.read_rates(tx, limit, &[String::new()], &mut usage).await?;
@@ -592,31 +623,33 @@ impl PostgresStore {
         Ok(candidates)
     }
 
-    /// Parks runs. Returns how many.
+    /// Parks runs. Returns how many, and the queue time of the first of each key.
     async fn park(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         runs: &[(Candidate, String)],
-    ) -> sqlx::Result<u64> {
+    ) -> sqlx::Result<(i64, BTreeMap<String, OffsetDateTime>)> {
         if runs.is_empty() {
-            return Ok(0);
+            return Ok((0, BTreeMap::new()));
         }
         let (roots, ids, keys) = columns(runs);
-        let park = sqlx::query(self.sql.limit_park.clone()).bind(roots).bind(ids).bind(keys);
-        Ok(park.execute(&mut **tx).await?.rows_affected())
+        let park = sqlx::query_as(self.sql.limit_park.clone()).bind(roots).bind(ids).bind(keys);
+        let parked: Vec<(String, i64, OffsetDateTime)> = park.all_on(tx).await?;
+        let count = parked.iter().map(|(_, count, _)| count).sum();
+        Ok((count, parked.into_iter().map(|(key, _, since)| (key, since)).collect()))
     }
 
-    /// Claims these runs, which this transaction has locked.
+    /// Claims these runs, which this transaction has locked. Returns them, and those of which the claim has to be recorded.
     async fn claim_chosen(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         claimer: Claimer<'_>,
         limit: &RecordedLimit,
         runs: &[(Candidate, String)],
-    ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-        let mut all = vec![];
+    ) -> sqlx::Result<(Vec<Result<ClaimedRun, Unclaimed>>, Vec<(Uuid, Uuid, String)>)> {
+        let (mut all, mut taken) = (vec![], vec![]);
         if runs.is_empty() {
-            return Ok(all);
+            return Ok((all, taken));
         }
         let (roots, ids, keys) = columns(runs);
         let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
@@ -632,12 +665,13 @@ impl PostgresStore {
             .all_on(tx)
             .await?;
         for row in &rows {
-            let limit_key =
-                key_of.remove(&row.try_get("id")?).filter(|_| limit.concurrency_by_key().is_some());
+            let id = row.try_get("id")?;
+            let limit_key = key_of.remove(&id).filter(|_| limit.concurrency_by_key().is_some());
+            taken.push((row.try_get("root")?, id, limit_key.clone().unwrap_or_default()));
             let run = ClaimedRun::from_row(row, claimer.identifier)?;
             all.push(run.map(|run| ClaimedRun { limit_key, ..run }));
         }
-        Ok(all)
+        Ok((all, taken))
     }
 
     /// Claims ready runs one by one. A run whose claim the database refuses because of its contents is marked stuck.
@@ -676,7 +710,9 @@ impl PostgresStore {
             tx.rollback().await?;
             return Ok(None);
         };
-        Ok(Some(UnderLimit { tx, limit: recorded(&row)? }))
+        let (limit, known) =
+            (recorded(&row)?, self.take_known(&request.queue.of, request.queue.lanes.topology));
+        Ok(Some(UnderLimit { tx, limit, known }))
     }
 }
 

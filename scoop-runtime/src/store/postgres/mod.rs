@@ -17,6 +17,7 @@ mod idle_cache;
 mod join;
 mod launch;
 mod limit;
+mod limit_known;
 mod migrate;
 mod notification;
 mod pause;
@@ -56,11 +57,13 @@ pub(crate) use session::PostgresSession;
 pub(crate) use statements::{Schema, Statements};
 pub(crate) use step_transactions::{MARKED, RolledBack, StepTransaction, StepTransactions, roll_back};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
 
 use self::server_clock::ServerClock;
+use crate::util::sync::Mutex;
 
 /// The tables of one schema.
 #[derive(Clone, Debug)]
@@ -72,6 +75,8 @@ pub(crate) struct PostgresStore {
     writes: Arc<OnceCell<bool>>,
     /// The turns of this process at the keys of joins.
     join_turns: Arc<join::JoinTurns>,
+    /// What this process knows of sagas with limits.
+    known: Arc<Mutex<HashMap<String, limit_known::KnownSaga>>>,
 }
 
 impl PostgresStore {
@@ -93,6 +98,7 @@ impl PostgresStore {
             clock: Arc::default(),
             writes: Arc::default(),
             join_turns: Arc::default(),
+            known: Arc::default(),
         }
     }
 

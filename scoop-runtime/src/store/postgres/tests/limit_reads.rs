@@ -127,7 +127,10 @@ async fn claim_under_a_limit_by_key_reads_no_more_parked_runs_than_it_returns() 
         ),
         (
             "limit_unpark",
-            ("text[], text[], int[], text[], bigint[]", "'{a}', '{saga}', '{0}', '{k1}', '{1}'"),
+            (
+                "text[], text[], int[], text[], bigint[], timestamptz[]",
+                "'{a}', '{saga}', '{0}', '{k1}', '{1}', '{NULL}'",
+            ),
         ),
         ("limit_unpark_orphaned", ("bigint", "1")),
     ];

@@ -32,13 +32,15 @@ use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 100] = [
+const HOT: [&str; 102] = [
     "run_claim",
     "limit_lock",
-    "limit_count",
+    "limit_follow",
+    "limit_running",
+    "limit_record",
+    "limit_forget",
     "limit_candidates",
     "limit_claim",
-    "limit_count_keys",
     "limit_list_keys",
     "limit_park",
     "limit_unpark",
@@ -292,7 +294,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "join_overdue" => ("text, text, text[], int, uuid", "'', '', '{}', 1, gen_random_uuid()"),
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
-        "limit_count" => ("text[], bigint", "'{}', 1"),
+        "limit_follow" => ("text, bigint, uuid[], uuid[], text[]", "'', 1, '{}', '{}', '{}'"),
+        "limit_running" => ("text, text[]", "'', '{}'"),
+        "limit_record" => {
+            ("text, bigint, uuid[], uuid[], text[], timestamptz[]", "'', 1, '{}', '{}', '{}', '{}'")
+        }
+        "limit_forget" => ("text, bigint, bigint", "'', 1, 2"),
         "limit_candidates" => {
             let types = "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]";
             (types, "'{}', '{}', '{}', 1, NULL, 1000000, '{}', '{}', '{}', '{}', '{}'")
@@ -301,12 +308,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, text, uuid[], uuid[], bigint, text[], uuid[]",
             "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}'",
         ),
-        "limit_count_keys" => ("text[], text[]", "'{}', '{}'"),
         "limit_list_keys" => {
             ("text[], text[], int[], text, bigint, text, bigint", "'{}', '{}', '{}', '', 1001, '', 0")
         }
         "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
-        "limit_unpark" => ("text[], text[], int[], text[], bigint[]", "'{}', '{}', '{}', '{}', '{}'"),
+        "limit_unpark" => {
+            ("text[], text[], int[], text[], bigint[], timestamptz[]", "'{}', '{}', '{}', '{}', '{}', '{}'")
+        }
         "limit_unpark_orphaned" => ("bigint", "1000"),
         "rate_read" => ("text, text[]", "'', '{}'"),
         "rate_write" => {

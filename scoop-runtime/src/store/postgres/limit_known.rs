@@ -1,0 +1,294 @@
+//! What a process knows of a saga with limits, from claim to claim: the runs in execution, and the keys with parked runs.
+//!
+//! The indexes of running and of parked runs have an entry of each run that has ended or returned, until a vacuum removes it, which an
+//! open transaction prevents. So a claim reads what other claims have done since the last one of this process (`limit_log`), looks up
+//! by its id whether a run is still in execution, and looks for parked runs only where there are some.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sqlx::{Postgres, Row, Transaction};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::query_ext::FetchExt;
+use crate::store::limit::{PAGE_MAX, RecordedLimit};
+use crate::store::{Lanes, LimitedSaga};
+use crate::util::sync::lock;
+
+/// The number of rows about a saga that are kept at least. A process that has missed more reads all running runs.
+const KEPT: i64 = 10_000;
+
+/// Ended runs that no claim asks for are forgotten when there are so many, and as many as others.
+const STALE_MAX: usize = 1_000;
+
+/// A queue time from which on there may be runs; none for the beginning.
+type Since = Option<OffsetDateTime>;
+
+/// What is known of a saga, up to the newest known row.
+#[derive(Debug, Default)]
+pub(super) struct KnownSaga {
+    topology: i64,
+    /// Whether everything was read once.
+    is_read: bool,
+    /// The number of the newest known row; none if there is none.
+    newest: Option<i64>,
+    /// The rows before this one are deleted.
+    kept_from: i64,
+    /// The runs in execution, each with its root and key. Some may have ended since.
+    running: HashMap<Uuid, (Uuid, String)>,
+    /// How many there were when all were last looked up.
+    looked_up: usize,
+    /// The keys with parked runs, and since when.
+    parked: HashMap<String, Since>,
+    /// Whether other keys may have some, too.
+    has_more_keys: bool,
+}
+
+/// What a claim has done.
+#[derive(Default)]
+pub(super) struct Done {
+    /// The runs that it has taken, each with its root and key.
+    pub(super) taken: Vec<(Uuid, Uuid, String)>,
+    /// The keys of which it has parked runs, with the queue time of the first one.
+    pub(super) parked: BTreeMap<String, OffsetDateTime>,
+}
+
+impl KnownSaga {
+    /// The number of runs in execution by key, or with an empty key of all.
+    fn count(&self, keys: Option<&[String]>) -> BTreeMap<String, i64> {
+        let Some(keys) = keys else {
+            return [(String::new(), i64::try_from(self.running.len()).unwrap_or(i64::MAX))].into();
+        };
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for (_, key) in self.running.values().filter(|(_, key)| keys.contains(key)) {
+            *counts.entry(key.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The runs to be looked up for these keys, and whether these are all.
+    fn to_look_up(&self, keys: Option<&[String]>) -> (Vec<(Uuid, Uuid, String)>, bool) {
+        let keys = keys.filter(|_| self.running.len() <= 2 * self.looked_up + STALE_MAX);
+        let is_asked = |key: &String| keys.is_none_or(|keys| keys.contains(key));
+        let asked = self.running.iter().filter(|(_, (_, key))| is_asked(key));
+        (asked.map(|(id, (root, key))| (*root, *id, key.clone())).collect(), keys.is_none())
+    }
+
+    /// Whether there may be parked runs of this key, and since when.
+    pub(super) fn parked_since(&self, key: &str) -> Option<Since> {
+        self.parked.get(key).copied().or(self.has_more_keys.then_some(None))
+    }
+
+    /// Notes that runs of this key are parked.
+    pub(super) fn add_parked(&mut self, key: String, since: Since) {
+        let known = self.parked.entry(key).or_insert(since);
+        *known = since.min(*known);
+    }
+
+    /// Notes that a look at all keys has found this one, of which no runs may be known.
+    pub(super) fn find_parked(&mut self, key: &str) {
+        if !self.parked.contains_key(key) {
+            self.parked.insert(key.to_owned(), None);
+        }
+    }
+
+    /// Notes that runs of this key have returned, the last one with this queue time, and whether others may be left.
+    pub(super) fn returned(&mut self, key: &str, last: Since, are_left: bool) {
+        match self.parked.get_mut(key) {
+            Some(since) if are_left => *since = last.max(*since),
+            Some(_) => drop(self.parked.remove(key)),
+            None => {}
+        }
+    }
+}
+
+impl PostgresStore {
+    /// What this process knows of a saga. A claim takes it, and gives it back at its end ([`Self::keep_known`]): so nothing is known
+    /// after a claim that failed, which may have been made.
+    pub(super) fn take_known(&self, of: &LimitedSaga, topology: i64) -> KnownSaga {
+        let known = lock(&self.known).remove(&of.saga).filter(|known| known.topology == topology);
+        known.unwrap_or_else(|| KnownSaga { topology, ..KnownSaga::default() })
+    }
+
+    pub(super) fn keep_known(&self, of: &LimitedSaga, known: KnownSaga) {
+        lock(&self.known).insert(of.saga.clone(), known);
+    }
+
+    /// Follows what claims have done, and returns the number of runs in execution under each of these keys; without keys of all, under
+    /// an empty one.
+    pub(super) async fn follow_claims(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        (limit, lanes): (&RecordedLimit, &Lanes),
+        known: &mut KnownSaga,
+        keys: Option<&[String]>,
+    ) -> sqlx::Result<BTreeMap<String, i64>> {
+        if !self.follow_known(tx, limit, known, keys).await? {
+            self.read_all(tx, (limit, lanes), known).await?;
+        }
+        Ok(known.count(keys))
+    }
+
+    /// Follows what claims have done since the newest known row. Returns whether that is still there.
+    async fn follow_known(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        known: &mut KnownSaga,
+        keys: Option<&[String]>,
+    ) -> sqlx::Result<bool> {
+        if !known.is_read {
+            return Ok(false);
+        }
+        let newest = known.newest;
+        let (asked, are_all) = known.to_look_up(keys);
+        let (mut roots, mut ids, mut their_keys) = (vec![], vec![], vec![]);
+        for (root, id, key) in asked {
+            roots.push(root);
+            ids.push(id);
+            their_keys.push(key);
+        }
+        let follow =
+            sqlx::query(self.sql.limit_follow.clone()).bind(&limit.of.saga).bind(newest.unwrap_or(i64::MIN));
+        let rows = follow.bind(roots).bind(ids).bind(their_keys).all_on(tx).await?;
+        let (mut is_there, mut new) = (newest.is_none(), 0);
+        // Known runs first, then what claims have done, in their order: a run may be claimed again under another key.
+        for row in &rows {
+            let (number, key): (Option<i64>, String) = (row.try_get("number")?, row.try_get("key")?);
+            is_there |= number.is_some() && number == newest;
+            new += i64::from(number.is_some());
+            known.newest = known.newest.max(number);
+            let (root, id): (Option<Uuid>, Option<Uuid>) = (row.try_get("root")?, row.try_get("id")?);
+            match (root.zip(id), row.try_get("is_running")?) {
+                (Some((root, id)), true) => drop(known.running.insert(id, (root, key))),
+                (Some((_, id)), false) => drop(known.running.remove(&id)),
+                (None, _) if number == newest => {}
+                (None, _) => known.add_parked(key, row.try_get("parked_since")?),
+            }
+        }
+        if are_all {
+            known.looked_up = known.running.len();
+        }
+        // The first ones of so many may have been deleted.
+        Ok(is_there && new < KEPT)
+    }
+
+    /// Reads all runs in execution, and the first keys with parked runs.
+    async fn read_all(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        (limit, lanes): (&RecordedLimit, &Lanes),
+        known: &mut KnownSaga,
+    ) -> sqlx::Result<()> {
+        let counted = limit.concurrency.map_or(&[][..], |_| &limit.of.handlers);
+        let read = sqlx::query(self.sql.limit_running.clone()).bind(&limit.of.saga).bind(counted);
+        let rows = read.all_on(tx).await?;
+        known.newest = rows.first().map(|row| row.try_get("number")).transpose()?.flatten();
+        known.running.clear();
+        let is_by_key = limit.concurrency_by_key().is_some();
+        for row in &rows {
+            let (id, key): (Option<Uuid>, Option<String>) = (row.try_get("id")?, row.try_get("key")?);
+            // One without a key was claimed before there was a limit by key.
+            if let Some(id) = id.filter(|_| !is_by_key || key.is_some()) {
+                known.running.insert(id, (row.try_get("root")?, key.unwrap_or_default()));
+            }
+        }
+        (known.looked_up, known.is_read) = (known.running.len(), true);
+        if limit.is_by_key() {
+            let page = self.parked_keys(tx, limit, lanes, "").await?;
+            known.has_more_keys = page.len() > PAGE_MAX;
+            known.parked = page.into_iter().map(|(key, _)| (key, None)).collect();
+        }
+        Ok(())
+    }
+
+    /// Records what a claim has done, for all processes.
+    pub(super) async fn record_claim(
+        &self,
+        tx: &mut Transaction<'static, Postgres>,
+        limit: &RecordedLimit,
+        known: &mut KnownSaga,
+        Done { mut taken, parked }: Done,
+    ) -> sqlx::Result<()> {
+        if limit.concurrency.is_none() {
+            taken.clear();
+        }
+        if taken.is_empty() && parked.is_empty() {
+            return Ok(());
+        }
+        let (mut roots, mut ids, mut keys, mut since) = (vec![], vec![], vec![], vec![]);
+        for (root, id, key) in taken {
+            roots.push(Some(root));
+            ids.push(Some(id));
+            keys.push(key.clone());
+            since.push(None);
+            known.running.insert(id, (root, key));
+        }
+        for (key, at) in parked {
+            roots.push(None);
+            ids.push(None);
+            keys.push(key.clone());
+            since.push(Some(at));
+            known.add_parked(key, Some(at));
+        }
+        let saga = &limit.of.saga;
+        let record = sqlx::query_scalar(self.sql.limit_record.clone()).bind(saga).bind(known.newest);
+        let record = record.bind(roots).bind(ids).bind(keys).bind(since);
+        let numbers: Vec<i64> = record.all_on(tx).await?;
+        known.newest = numbers.into_iter().max();
+        let last = known.newest.unwrap_or_default() - KEPT;
+        if last > known.kept_from + KEPT {
+            let forget = sqlx::query(self.sql.limit_forget.clone()).bind(saga);
+            forget.bind(known.kept_from).bind(last).execute(&mut **tx).await?;
+            known.kept_from = last + 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn running(count: u128) -> KnownSaga {
+        let run = |number| (Uuid::from_u128(number), (Uuid::nil(), (number % 2).to_string()));
+        KnownSaga { running: (0..count).map(run).collect(), ..KnownSaga::default() }
+    }
+
+    #[test]
+    fn runs_are_counted_under_the_asked_keys_or_together() {
+        let known = running(5);
+        assert_eq!(known.count(Some(&["1".into(), "2".into()])), [("1".into(), 2)].into());
+        assert_eq!(known.count(None), [(String::new(), 5)].into());
+    }
+
+    #[test]
+    fn runs_of_the_asked_keys_are_looked_up_and_at_times_all() {
+        let keys = ["1".to_owned()];
+        let looked_up = |count| {
+            let (asked, are_all) = running(count).to_look_up(Some(&keys));
+            (asked.len(), are_all)
+        };
+        assert_eq!(looked_up(1_000), (500, false));
+        assert_eq!(looked_up(1_001), (1_001, true));
+    }
+
+    #[test]
+    fn parked_runs_are_looked_for_where_some_are_left() {
+        let at = |seconds| OffsetDateTime::from_unix_timestamp(seconds).ok();
+        let mut known = KnownSaga::default();
+        assert_eq!(known.parked_since("a"), None);
+        known.add_parked("a".into(), at(5));
+        known.add_parked("a".into(), at(7));
+        assert_eq!(known.parked_since("a"), Some(at(5)));
+        known.returned("a", at(6), true);
+        assert_eq!(known.parked_since("a"), Some(at(6)));
+        known.add_parked("a".into(), at(2));
+        assert_eq!(known.parked_since("a"), Some(at(2)), "one that is earlier was parked later");
+        known.returned("a", at(8), false);
+        assert_eq!(known.parked_since("a"), None);
+        known.has_more_keys = true;
+        assert_eq!(known.parked_since("a"), Some(None), "it may be one of the keys that were not read");
+    }
+}
