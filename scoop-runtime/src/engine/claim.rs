@@ -416,7 +416,8 @@ pub(super) fn start_suspect(engine: &Arc<Engine>, claimed: ClaimedRun, slot: Own
 
 /// Starts a claimed run in its slot.
 pub(super) fn spawn_run(engine: &Engine, flight: InFlightGuard, claimed: ClaimedRun, lease: SlotLease) {
-    engine.runs.spawn(execute::drive(flight, claimed, lease));
+    // Boxed here, so that the large future is moved once.
+    engine.runs.spawn(Box::pin(execute::drive(flight, claimed, lease)));
 }
 
 /// Handles a claimed run that this worker cannot execute: hands it over if another program may read its record.

@@ -25,6 +25,9 @@ pub(super) async fn load_rollback_plan(
     run: &mut Run,
 ) -> Result<Option<Value>, Exit> {
     let mut message = None;
+    if !run.needs_plan() {
+        return Ok(message);
+    }
     let log = Log::new(&engine.store, &saga.definition, engine.settings.history_entries);
     while run.needs_plan() {
         let unread = |error: sqlx::Error| unread("its history could not be read", &error);

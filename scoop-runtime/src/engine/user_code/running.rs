@@ -1,6 +1,6 @@
 //! The user code that runs at this moment, and its end when the engine stops waiting for it.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl fmt::Display for RunningStep {
 /// The user code that runs in this process.
 #[derive(Default)]
 pub(in crate::engine) struct Running {
-    steps: Mutex<BTreeMap<Uuid, Arc<RunningStep>>>,
+    steps: Mutex<HashMap<Uuid, Arc<RunningStep>>>,
     abandoned: CancellationToken,
     /// The time at which the engine stops waiting for abandoned code.
     given_up_at: OnceLock<Instant>,
@@ -75,9 +75,11 @@ impl Running {
         Entry(self, step)
     }
 
-    /// All of it.
+    /// All of it, the oldest run first.
     pub(in crate::engine) fn steps(&self) -> Vec<RunningStep> {
-        lock(&self.steps).values().map(|step| RunningStep::clone(step)).collect()
+        let mut steps: Vec<_> = lock(&self.steps).values().map(|step| RunningStep::clone(step)).collect();
+        steps.sort_unstable_by_key(|step| step.run.uuid());
+        steps
     }
 
     /// Has all of it stopped, at its next `await`.

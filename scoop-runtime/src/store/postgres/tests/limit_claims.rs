@@ -169,6 +169,56 @@ async fn claim_under_a_limit_goes_on_from_where_the_last_one_has_come_to() {
     }
 }
 
+/// A second process, and a claim for it.
+async fn beside(pool: &PgPool) -> (PostgresStore, Uuid) {
+    let schema = Schema::new("scoop").unwrap();
+    let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
+    let (store, worker) = (PostgresStore::new(sessions, &schema), Uuid::now_v7());
+    store.register_alone(pool, worker, 1).await;
+    (store, worker)
+}
+
+/// Of each key one run is executed. What one process has taken or parked, the other one learns from the log; or from the runs, if the
+/// log is lost.
+#[tokio::test]
+async fn process_counts_and_returns_what_another_one_has_taken_and_parked() {
+    for is_log_lost in [false, true] {
+        let pool = database(&format!("limit_two_{is_log_lost}")).await;
+        let (store, worker, _) = launching(&pool).await;
+        let (other, other_worker) = beside(&pool).await;
+        sqlx::raw_sql(RUNS).execute(&pool).await.unwrap();
+        sqlx::raw_sql("DELETE FROM scoop.run").execute(&pool).await.unwrap();
+        let of_k = async |store: &PostgresStore, worker| {
+            let claimed =
+                claim_with(store, worker, &QueueCursors::default(), Some("k".to_owned())).await.unwrap();
+            numbers(&claimed)
+        };
+        let end = async || {
+            let end = "DELETE FROM scoop.run WHERE state = 'running'";
+            sqlx::raw_sql(end).execute(&pool).await.unwrap();
+            if is_log_lost {
+                sqlx::raw_sql("TRUNCATE scoop.limit_log").execute(&pool).await.unwrap();
+            }
+        };
+        // Both know the saga.
+        assert!(of_k(&store, worker).await.is_empty() && of_k(&other, other_worker).await.is_empty());
+        for number in 4..=7 {
+            add(&pool, number, 60 - number).await;
+        }
+        assert_eq!(of_k(&store, worker).await, [4]);
+        assert!(of_k(&other, other_worker).await.is_empty(), "the place is taken");
+        assert_eq!(in_state(&pool, "running").await, [4]);
+        // The first process has parked the others. The second one has a due run of the key, and returns the parked ones before.
+        for (number, next) in [(8, 5), (9, 6), (10, 7)] {
+            end().await;
+            add(&pool, number, 0).await;
+            assert_eq!(of_k(&other, other_worker).await, [next], "the log is lost: {is_log_lost}");
+            assert!(of_k(&store, worker).await.is_empty(), "the place is taken");
+        }
+        done(pool).await;
+    }
+}
+
 /// A parked run returns to its queue with the time at which it was ready. It is behind no position then.
 #[tokio::test]
 async fn parked_run_that_returns_is_claimed_from_the_positions_after_its_parking() {

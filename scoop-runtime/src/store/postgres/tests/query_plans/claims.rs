@@ -164,7 +164,7 @@ async fn lookups_of_ready_queues_read_as_little_among_many_queues_of_others() {
             blocks.push(blocks_of(&pool, "run_next_due", &due).await);
         }
     }
-    let (few, many) = blocks.split_at(4);
+    let (few, many) = blocks.split_at(6);
     for (nth, (few, many)) in few.iter().zip(many).enumerate() {
         assert!(*many < 4 * few + 100, "lookup {nth}: {many} blocks among many queues, {few} among few");
     }
@@ -178,7 +178,10 @@ const WORKED_OFF: &str = "
     INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
     SELECT id, id, ARRAY[id, id], id, 'a', 'saga', clock_timestamp(), now()
     FROM generate_series({first}, {last}) n CROSS JOIN LATERAL (SELECT md5('dead' || n)::uuid AS id) ids;
-    UPDATE scoop.run SET state = 'running' WHERE handler = 'saga';
+    UPDATE scoop.run SET parked_since = ready_at, limit_key = 'k', ready_at = '9999-12-31' WHERE handler = 'saga';
+    UPDATE scoop.run SET state = 'running', parked_since = NULL WHERE handler = 'saga';
+    INSERT INTO scoop.limit_log (saga, number, root, run, key)
+    SELECT 'saga', n, id, id, 'k' FROM generate_series({first}, {last}) n CROSS JOIN LATERAL (SELECT md5('dead' || n)::uuid AS id) ids;
     DELETE FROM scoop.run WHERE handler = 'saga'";
 
 /// As with a `pg_dump` or a query of hours: no dead row can be removed, however many runs have been worked off since.
@@ -217,6 +220,8 @@ async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs()
             ("handler_list_ready", format!("{queue}, '{{0}}', {known}")),
             ("run_next_due", format!("{queue}, '{worker}', '{{0}}', true, {known}")),
             ("limit_candidates", format!("{queue}, '{{0}}', 100, NULL, 1000, {known}")),
+            ("limit_follow", format!("'saga', {last}, '{{}}', '{{}}', '{{}}'")),
+            ("limit_unpark", format!("{queue}, '{{0}}', '{{k}}', '{{4}}', {normal}")),
         ];
         for (statement, values) in &values {
             blocks.push((*statement, blocks_of(&pool, statement, values).await));
@@ -224,6 +229,8 @@ async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs()
         let unknown = values[0].1.replace(normal, "'{NULL}'").replace(high, "'{NULL}'");
         let all = blocks_of(&pool, "run_claim", &unknown).await;
         assert!(all > (last - first) / 50, "{all} blocks: the dead entries are not there");
+        let all = blocks_of(&pool, "limit_unpark", &values[5].1.replace(normal, "'{NULL}'")).await;
+        assert!(all > (last - first) / 50, "{all} blocks: the dead entries of parked runs are not there");
     }
     let (few, many) = blocks.split_at(4);
     for ((statement, few), (_, many)) in few.iter().zip(many) {
