@@ -414,18 +414,19 @@ CREATE TABLE scoop.run_limit (
 -- The limits that are not found by each of their names.
 CREATE INDEX run_limit_renamed ON scoop.run_limit (saga) WHERE handlers <> ARRAY[saga::text];
 
--- What the newest claims of sagas with limits have done: a row for each run that they have taken, and for each key of which they have parked
--- runs. Claims insert here under the lock of the limit, and read from the row on that their process knows. So they read no index entry
+-- What the newest claims of sagas with limits have done: a row for each run that they have taken, for each key of which they have parked
+-- runs, and for parked runs that have returned to their queues. Claims insert here under the lock of the limit, and read from the row on that their process knows. So they read no index entry
 -- of a run that has ended or returned, which an open transaction would keep. Whether a run is still in execution, its own row says.
 CREATE TABLE scoop.limit_log (
     saga         varchar(255) NOT NULL,  -- the newest name
     number       bigint NOT NULL,        -- in the order of the claims
     root         uuid,
     run          uuid,
-    key          varchar(255) NOT NULL,  -- empty without a limit by key
+    key          varchar(255) NOT NULL,  -- empty without a limit by key, and for runs that have returned
     parked_since timestamptz,            -- the queue time of the first parked run of the key
+    ready_at     timestamptz,            -- the first time in the queues to which runs have returned
     PRIMARY KEY (saga, number),
-    CHECK (num_nulls(root, run) = CASE WHEN parked_since IS NULL THEN 0 ELSE 2 END)
+    CHECK ((root IS NULL) = (run IS NULL) AND num_nonnulls(run, parked_since, ready_at) = 1)
 );
 
 -- The runs of sagas with a rate that began in the last period: of each key, or with an empty key of the saga. Claims write it under

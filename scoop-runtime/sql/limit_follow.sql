@@ -6,12 +6,13 @@
 SELECT done.number, done.root, done.id, done.key,
        -- in a range that programs can read
        CASE WHEN done.parked_since > '0001-01-01 00:00+00' THEN done.parked_since END AS parked_since,
+       greatest('0001-01-01 00:00+00', done.ready_at) AS ready_at, done.ready_at IS NOT NULL AS have_returned,
        coalesce(run.is_running, false) AS is_running
 FROM (
-    SELECT NULL::bigint AS number, known.root, known.id, known.key, NULL::timestamptz AS parked_since
+    SELECT NULL::bigint AS number, known.root, known.id, known.key, NULL::timestamptz AS parked_since, NULL::timestamptz AS ready_at
     FROM unnest($3::uuid[], $4::uuid[], $5::text[]) AS known (root, id, key)
     UNION ALL
-    SELECT l.number, l.root, l.run, l.key::text, l.parked_since FROM scoop.limit_log l WHERE l.saga = $1 AND l.number >= $2
+    SELECT l.number, l.root, l.run, l.key::text, l.parked_since, l.ready_at FROM scoop.limit_log l WHERE l.saga = $1 AND l.number >= $2
 ) done
 LEFT JOIN LATERAL (
     SELECT true AS is_running FROM scoop.run r

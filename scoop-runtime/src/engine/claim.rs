@@ -48,9 +48,10 @@ const LOOK_BACK_INTERVAL: Duration = Duration::from_millis(200);
 /// example.
 const WHOLE_LOOK_PAUSES: Pauses = Pauses { min: Duration::from_secs(60), of_duration: 100 };
 
-/// The same where runs return to their queues with an earlier time: other processes do not know of them.
+/// The same where runs return to their queues with an earlier time. Claims of other processes learn of them; looks for ready runs do not.
+/// The process that has returned them takes them as soon as it has a slot.
 pub(super) const PAUSES_WHERE_RUNS_RETURN: Pauses =
-    Pauses { min: Duration::from_millis(200), of_duration: 20 };
+    Pauses { min: Duration::from_millis(200), of_duration: 300 };
 
 /// The longest pause between looks at whole queues.
 const WHOLE_LOOK_PAUSE_MAX: Duration = Duration::from_secs(600);

@@ -278,6 +278,11 @@ impl PostgresStore {
         let (mut is_changed, next_page) =
             self.return_parked(tx, (limit, known), request, &mut returned, &mut cursors).await?;
         let mut usage = self.usage(tx, (limit, lanes), known, &[]).await?;
+        if only.is_none()
+            && let Some(since) = known.take_returned_by_others()
+        {
+            cursors.lower(since);
+        }
         let is_reached = usage.room_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
@@ -330,6 +335,8 @@ impl PostgresStore {
             // Most of the runs in front may be of a few keys.
             asked = (asked * 2).min(CANDIDATES_MAX);
         }
+        // Runs may have returned that it has not taken.
+        self.record_claim(tx, limit, known, Done::default()).await?;
         all.cursors = only.is_none().then_some(cursors);
         if limit.rate_by_key().is_some() {
             let next = sqlx::query_scalar(self.sql.rate_next.clone()).bind(&limit.of.saga);
@@ -451,6 +458,7 @@ impl PostgresStore {
         let mut runs = BTreeMap::new();
         for (key, count, since, last) in rows {
             cursors.lower(since);
+            known.add_returned(since);
             runs.insert(key, (count, last));
         }
         for (key, places) in keys.iter().zip(places) {
@@ -472,7 +480,7 @@ impl PostgresStore {
         let mut usage = Usage::default();
         if limit.concurrency_of_saga().is_some() {
             usage.running = self.follow_claims(tx, (limit, lanes), known, None).await?;
-        } else if limit.is_by_key() && !keys.is_empty() {
+        } else if limit.is_by_key() {
             usage.running = self.follow_claims(tx, (limit, lanes), known, Some(keys)).await?;
         }
         if limit.rate_of_saga().is_some() {

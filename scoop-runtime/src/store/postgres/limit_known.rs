@@ -43,6 +43,10 @@ pub(super) struct KnownSaga {
     parked: HashMap<String, Since>,
     /// Whether other keys may have some, too.
     has_more_keys: bool,
+    /// Since when runs are ready that other processes have returned to their queues.
+    returned_by_others: Since,
+    /// The same of this process, until it is recorded.
+    returned: Since,
 }
 
 /// What a claim has done.
@@ -91,6 +95,16 @@ impl KnownSaga {
         if !self.parked.contains_key(key) {
             self.parked.insert(key.to_owned(), None);
         }
+    }
+
+    /// Since when runs are ready that other processes have returned: the next look has to begin there.
+    pub(super) fn take_returned_by_others(&mut self) -> Since {
+        self.returned_by_others.take()
+    }
+
+    /// Notes since when runs are ready that this process has returned.
+    pub(super) fn add_returned(&mut self, since: OffsetDateTime) {
+        self.returned = Some(self.returned.map_or(since, |known| known.min(since)));
     }
 
     /// Notes that runs of this key have returned, the last one with this queue time, and whether others may be left.
@@ -160,10 +174,18 @@ impl PostgresStore {
             new += i64::from(number.is_some());
             known.newest = known.newest.max(number);
             let (root, id): (Option<Uuid>, Option<Uuid>) = (row.try_get("root")?, row.try_get("id")?);
+            if number == newest && number.is_some() {
+                continue;
+            }
+            if row.try_get("have_returned")? {
+                let since: OffsetDateTime = row.try_get("ready_at")?;
+                known.returned_by_others =
+                    Some(known.returned_by_others.map_or(since, |known| known.min(since)));
+                continue;
+            }
             match (root.zip(id), row.try_get("is_running")?) {
                 (Some((root, id)), true) => drop(known.running.insert(id, (root, key))),
                 (Some((_, id)), false) => drop(known.running.remove(&id)),
-                (None, _) if number == newest => {}
                 (None, _) => known.add_parked(key, row.try_get("parked_since")?),
             }
         }
@@ -214,7 +236,8 @@ impl PostgresStore {
         if limit.concurrency.is_none() {
             taken.clear();
         }
-        if taken.is_empty() && parked.is_empty() {
+        let returned = known.returned.take();
+        if taken.is_empty() && parked.is_empty() && returned.is_none() {
             return Ok(());
         }
         let (mut roots, mut ids, mut keys, mut since) = (vec![], vec![], vec![], vec![]);
@@ -232,9 +255,17 @@ impl PostgresStore {
             since.push(Some(at));
             known.add_parked(key, Some(at));
         }
+        let mut ready_at = vec![None; keys.len()];
+        if returned.is_some() {
+            roots.push(None);
+            ids.push(None);
+            keys.push(String::new());
+            since.push(None);
+            ready_at.push(returned);
+        }
         let saga = &limit.of.saga;
         let record = sqlx::query_scalar(self.sql.limit_record.clone()).bind(saga).bind(known.newest);
-        let record = record.bind(roots).bind(ids).bind(keys).bind(since);
+        let record = record.bind(roots).bind(ids).bind(keys).bind(since).bind(ready_at);
         let numbers: Vec<i64> = record.all_on(tx).await?;
         known.newest = numbers.into_iter().max();
         let last = known.newest.unwrap_or_default() - KEPT;

@@ -297,7 +297,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "limit_follow" => ("text, bigint, uuid[], uuid[], text[]", "'', 1, '{}', '{}', '{}'"),
         "limit_running" => ("text, text[]", "'', '{}'"),
         "limit_record" => {
-            ("text, bigint, uuid[], uuid[], text[], timestamptz[]", "'', 1, '{}', '{}', '{}', '{}'")
+            let types = "text, bigint, uuid[], uuid[], text[], timestamptz[], timestamptz[]";
+            (types, "'', 1, '{}', '{}', '{}', '{}', '{}'")
         }
         "limit_forget" => ("text, bigint, bigint", "'', 1, 2"),
         "limit_candidates" => {
