@@ -1,5 +1,6 @@
 -- Parks due runs whose keys have no free place, or have reached their rate: they leave their queues until it is their turn, so that
 -- they hold up no run of another key. A wait for a signal is over, as for a run that is claimed.
+-- Each run is found by its id, as in limit_claim.sql.
 -- Locks: the rows of run, without those that other transactions have locked.
 -- Returns the keys, with how many runs of each, and the queue time of the first.
 -- $1 roots, $2 ids and $3 keys of the runs (triples)
@@ -8,7 +9,7 @@ WITH due AS MATERIALIZED (
     FROM unnest($1::uuid[], $2::uuid[]) AS over (root, id)
     CROSS JOIN LATERAL (
         SELECT r.ctid FROM scoop.run r
-        WHERE r.root = over.root AND r.id = over.id AND r.state = 'ready'
+        WHERE r.root = over.root AND r.id = over.id AND r.state::text = 'ready'
         FOR UPDATE SKIP LOCKED
     ) r
 ),

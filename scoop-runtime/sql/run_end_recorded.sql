@@ -4,7 +4,7 @@
 -- $1 root, $2 id
 WITH pending AS MATERIALIZED (
     SELECT r.root, r.id, r.parent, r.message_id, r.handler FROM scoop.run r
-    WHERE r.root = $1 AND r.id = $2 AND r.state = 'ready' AND r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested
+    WHERE r.root = $1 AND r.id = $2 AND r.state::text = 'ready' AND r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested
     FOR UPDATE
 ),
 -- each event looked up by its message

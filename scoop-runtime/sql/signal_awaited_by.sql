@@ -3,5 +3,5 @@
 -- $1 root, $2 run
 SELECT r.handler::text, r.signal::text, r.signal_key::text
 FROM scoop.run r
-WHERE r.root = $1 AND r.id = $2 AND r.state = 'ready' AND r.signal IS NOT NULL
+WHERE r.root = $1 AND r.id = $2 AND r.state::text = 'ready' AND r.signal IS NOT NULL
   AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())

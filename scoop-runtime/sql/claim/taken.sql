@@ -1,9 +1,10 @@
--- Claims the first $5 runs of `queue`, as run_claim.sql says: `result`. {counted} is what else a claim under a key writes.
+-- Claims the first $5 runs of `queue`, as run_claim.sql says: `result`. A run is found by its place: `state::text` rules out the index
+-- of ready runs, which may have many dead entries. {counted} is what else a claim under a key writes.
 taken AS (
     SELECT r.ctid
     FROM queue
     JOIN scoop.run r ON r.ctid = queue.ctid
-    WHERE r.state = 'ready'
+    WHERE r.state::text = 'ready'
     ORDER BY queue.turn, queue.since
     LIMIT $5
     FOR UPDATE OF r SKIP LOCKED
