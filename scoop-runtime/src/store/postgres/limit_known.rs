@@ -4,7 +4,7 @@
 //! open transaction prevents. So a claim reads what other claims have done since the last one of this process (`limit_log`), looks up
 //! by its id whether a run is still in execution, and looks for parked runs only where there are some.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sqlx::{Postgres, Row, Transaction};
 use time::OffsetDateTime;
@@ -60,21 +60,21 @@ pub(super) struct Done {
 
 impl KnownSaga {
     /// The number of runs in execution by key, or with an empty key of all.
-    fn count(&self, keys: Option<&[String]>) -> BTreeMap<String, i64> {
+    fn count(&self, keys: Option<&HashSet<&str>>) -> BTreeMap<String, i64> {
         let Some(keys) = keys else {
             return [(String::new(), i64::try_from(self.running.len()).unwrap_or(i64::MAX))].into();
         };
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-        for (_, key) in self.running.values().filter(|(_, key)| keys.contains(key)) {
+        for (_, key) in self.running.values().filter(|(_, key)| keys.contains(&**key)) {
             *counts.entry(key.clone()).or_default() += 1;
         }
         counts
     }
 
     /// The runs to be looked up for these keys, and whether these are all.
-    fn to_look_up(&self, keys: Option<&[String]>) -> (Vec<(Uuid, Uuid, String)>, bool) {
+    fn to_look_up(&self, keys: Option<&HashSet<&str>>) -> (Vec<(Uuid, Uuid, String)>, bool) {
         let keys = keys.filter(|_| self.running.len() <= 2 * self.looked_up + STALE_MAX);
-        let is_asked = |key: &String| keys.is_none_or(|keys| keys.contains(key));
+        let is_asked = |key: &str| keys.is_none_or(|keys| keys.contains(key));
         let asked = self.running.iter().filter(|(_, (_, key))| is_asked(key));
         (asked.map(|(id, (root, key))| (*root, *id, key.clone())).collect(), keys.is_none())
     }
@@ -138,6 +138,8 @@ impl PostgresStore {
         known: &mut KnownSaga,
         keys: Option<&[String]>,
     ) -> sqlx::Result<BTreeMap<String, i64>> {
+        let keys = keys.map(|keys| keys.iter().map(String::as_str).collect::<HashSet<_>>());
+        let keys = keys.as_ref();
         if !self.follow_known(tx, limit, known, keys).await? {
             self.read_all(tx, (limit, lanes), known).await?;
         }
@@ -150,7 +152,7 @@ impl PostgresStore {
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
         known: &mut KnownSaga,
-        keys: Option<&[String]>,
+        keys: Option<&HashSet<&str>>,
     ) -> sqlx::Result<bool> {
         if !known.is_read {
             return Ok(false);
@@ -290,13 +292,13 @@ mod tests {
     #[test]
     fn runs_are_counted_under_the_asked_keys_or_together() {
         let known = running(5);
-        assert_eq!(known.count(Some(&["1".into(), "2".into()])), [("1".into(), 2)].into());
+        assert_eq!(known.count(Some(&["1", "2"].into())), [("1".into(), 2)].into());
         assert_eq!(known.count(None), [(String::new(), 5)].into());
     }
 
     #[test]
     fn runs_of_the_asked_keys_are_looked_up_and_at_times_all() {
-        let keys = ["1".to_owned()];
+        let keys = ["1"].into();
         let looked_up = |count| {
             let (asked, are_all) = running(count).to_look_up(Some(&keys));
             (asked.len(), are_all)
