@@ -169,7 +169,7 @@ async fn claim_under_a_limit_goes_on_from_where_the_last_one_has_come_to() {
     }
 }
 
-/// A second process, and a claim for it.
+/// The store and the worker of a second process.
 async fn beside(pool: &PgPool) -> (PostgresStore, Uuid) {
     let schema = Schema::new("scoop").unwrap();
     let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
