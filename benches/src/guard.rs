@@ -7,8 +7,8 @@
 //! are larger or smaller. So each figure is the best of a few slices: what the code costs is in all of them.
 //!
 //! The bounds of calls, buffers and WAL are 10 % above what was reached. Those of processor time are about half above it, and find only
-//! large changes: debug builds beside other tests read 2.2 to 2.8 for B3, and 2.8 to 3.5 for B5. To lower a bound, run `cargo run -p scoop-bench -- guard`, which prints the figures, and
-//! write the new one into `LOADS`. To raise one, say in the commit what the saga gets for it, and first measure with `scoop-bench
+//! large changes: debug builds beside other tests read 2.2 to 2.8 for B3, and 2.8 to 3.5 for B5. To lower a bound, run
+//! `cargo run -p scoop-bench -- guard`, which prints the figures, and write the new one into `LOADS`. To raise one, say in the commit what the saga gets for it, and first measure with `scoop-bench
 //! versus` that nothing cheaper will do.
 
 use std::sync::Arc;

@@ -415,8 +415,9 @@ CREATE TABLE scoop.run_limit (
 CREATE INDEX run_limit_renamed ON scoop.run_limit (saga) WHERE handlers <> ARRAY[saga::text];
 
 -- What the newest claims of sagas with limits have done: a row for each run that they have taken, for each key of which they have parked
--- runs, and for parked runs that have returned to their queues. Claims insert here under the lock of the limit, and read from the row on that their process knows. So they read no index entry
--- of a run that has ended or returned, which an open transaction would keep. Whether a run is still in execution, its own row says.
+-- runs, and for the parked runs that have returned to their queues. Claims insert here under the lock of the limit, and read from the row
+-- on that their process knows. So they read no index entry of a run that has ended or returned, which an open transaction would keep.
+-- Whether a run is still in execution, its own row says.
 CREATE TABLE scoop.limit_log (
     saga         varchar(255) NOT NULL,  -- the newest name
     number       bigint NOT NULL,        -- in the order of the claims

@@ -1,5 +1,5 @@
--- All runs of these handlers that are in execution, for a process that does not know what the last claims have done; and the number of the newest row
--- about that. There is a row also without runs. It follows limit_lock.sql in its transaction.
+-- All runs of these handlers that are in execution, for a process that does not know what the last claims have done; and the number of
+-- the newest row about that. There is a row also without runs. It follows limit_lock.sql in its transaction.
 -- The condition on the id always holds: it chooses the index of running runs.
 -- Locks: nothing.
 -- $1 saga, $2 handlers
