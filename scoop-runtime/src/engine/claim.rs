@@ -45,8 +45,8 @@ const RECHECK_AFTER: Duration = Duration::from_secs(1);
 const LOOK_BACK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The pauses between looks at whole queues. These are a safety net: what the positions rest on may not hold, after a fail-over for
-/// example.
-const WHOLE_LOOK_PAUSES: Pauses = Pauses { min: Duration::from_secs(60), of_duration: 100 };
+/// example. Runs that become ready during such a look wait for its end, so these are less than one in a hundred.
+const WHOLE_LOOK_PAUSES: Pauses = Pauses { min: Duration::from_secs(60), of_duration: 300 };
 
 /// The same where runs return to their queues with an earlier time. Claims of other processes learn of them; looks for ready runs do not.
 /// The process that has returned them takes them as soon as it has a slot.

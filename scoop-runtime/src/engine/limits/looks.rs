@@ -11,6 +11,11 @@ use crate::engine::claim::{PAUSES_WHERE_RUNS_RETURN, Positions, QueueProgress};
 use crate::engine::slots::{FreedPlaces, RunningCounts};
 use crate::store::{FreedKeys, Lanes, LimitedQueue, LimitedSaga, QueueCursors, QueueLook};
 
+/// A claim that goes through a page of keys may take so long. What it takes beyond that, so many times, is the pause before the next
+/// page, at least.
+const PAGE_TIME: Duration = Duration::from_millis(100);
+const PAGE_PAUSES: u32 = 300;
+
 /// The last looks at sagas with limits.
 pub(super) struct Looks {
     of_sagas: BTreeMap<String, Look>,
@@ -66,8 +71,11 @@ impl Turn {
 struct Look {
     /// The topology of these looks.
     topology: i64,
-    /// When a page of its keys was looked at.
+    /// When a page of its keys was asked for, and when one was looked at.
+    page_asked_at: Instant,
     page_at: Instant,
+    /// The pause before the next one, if that is longer than the interval.
+    page_pause: Duration,
     /// The key from which the next page begins.
     next_page: String,
     /// Whether the pages follow each other at once, up to the last one.
@@ -288,7 +296,9 @@ impl Looks {
         let Some(look) = look else {
             let look = Look {
                 topology,
+                page_asked_at: now,
                 page_at: now,
+                page_pause: Duration::ZERO,
                 next_page: String::new(),
                 is_hurried: is_by_key,
                 opens_at: None,
@@ -309,7 +319,11 @@ impl Looks {
         look.is_reached &= is_closed || !has_ended;
         look.postponed_until = None;
         // A claim under way may be going through the page.
-        let has_page = !is_under_way && (look.is_hurried || now.duration_since(look.page_at) >= interval);
+        let pause = interval.max(look.page_pause);
+        let has_page = !is_under_way && (look.is_hurried || now.duration_since(look.page_at) >= pause);
+        if has_page {
+            look.page_asked_at = now;
+        }
         let keys = [std::mem::take(&mut look.left), keys].concat();
         let freed = freed(keys, has_page.then(|| look.next_page.clone()));
         Due { freed, has_opened, is_closed, was_reached: was_reached || is_under_way }
@@ -320,7 +334,10 @@ impl Looks {
     pub(super) fn advance_page(&mut self, saga: &str, freed: &FreedKeys, next_page: Option<String>) {
         let is_next = |look: &&mut Look| freed.page_from.as_ref() == Some(&look.next_page);
         if let Some(look) = self.of_sagas.get_mut(saga).filter(is_next) {
+            // A page reads the entries of runs that have returned, as long as an open transaction keeps them.
             look.page_at = Instant::now();
+            let took = look.page_at.duration_since(look.page_asked_at);
+            look.page_pause = took.saturating_sub(PAGE_TIME) * PAGE_PAUSES;
             look.is_hurried &= next_page.is_some();
             look.next_page = next_page.unwrap_or_default();
         }
@@ -422,6 +439,20 @@ mod tests {
                 assert_eq!(page(&mut looks, topology, None), None);
             }
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn page_that_took_long_is_followed_by_a_longer_pause() {
+        let mut looks = Looks::new();
+        page(&mut looks, 1, None);
+        tokio::time::advance(INTERVAL).await;
+        let freed = looks.begin(&queue(1), FreedPlaces::default(), INTERVAL).freed;
+        tokio::time::advance(PAGE_TIME + INTERVAL / 50).await;
+        looks.advance_page("saga", &freed, None);
+        tokio::time::advance(5 * INTERVAL).await;
+        assert_eq!(page(&mut looks, 1, None), None);
+        tokio::time::advance(INTERVAL).await;
+        assert_eq!(page(&mut looks, 1, None).as_deref(), Some(""));
     }
 
     #[tokio::test(start_paused = true)]

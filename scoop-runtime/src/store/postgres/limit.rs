@@ -275,6 +275,9 @@ impl PostgresStore {
     ) -> Result<(LimitedClaim, bool), ClaimError> {
         let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
         let lanes = &request.queue.lanes;
+        if only.is_none() && request.cursors.is_at_the_beginning() {
+            known.look_back();
+        }
         let (mut is_changed, next_page) =
             self.return_parked(tx, (limit, known), request, &mut returned, &mut cursors).await?;
         let mut usage = self.usage(tx, (limit, lanes), known, &[]).await?;

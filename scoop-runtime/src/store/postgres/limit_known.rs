@@ -97,6 +97,13 @@ impl KnownSaga {
         }
     }
 
+    /// Forgets since when runs are parked, for a look at whole queues: one that another transaction had locked may be earlier. If
+    /// too many keys are known, or not all are, everything is read again.
+    pub(super) fn look_back(&mut self) {
+        self.parked.values_mut().for_each(|since| *since = None);
+        self.is_read &= !self.has_more_keys && self.parked.len() <= STALE_MAX;
+    }
+
     /// Since when runs are ready that other processes have returned: the next look has to begin there.
     pub(super) fn take_returned_by_others(&mut self) -> Since {
         self.returned_by_others.take()
@@ -323,5 +330,21 @@ mod tests {
         assert_eq!(known.parked_since("a"), None);
         known.has_more_keys = true;
         assert_eq!(known.parked_since("a"), Some(None), "it may be one of the keys that were not read");
+    }
+
+    #[test]
+    fn look_at_whole_queues_begins_at_the_first_parked_run_and_with_few_keys() {
+        let at = OffsetDateTime::from_unix_timestamp(5).ok();
+        let mut known = KnownSaga { is_read: true, ..KnownSaga::default() };
+        known.add_parked("a".into(), at);
+        known.look_back();
+        assert_eq!((known.parked_since("a"), known.is_read), (Some(None), true));
+        known.has_more_keys = true;
+        known.look_back();
+        assert!(!known.is_read);
+        let keys = (0..=STALE_MAX).map(|key| (key.to_string(), at)).collect();
+        let mut known = KnownSaga { is_read: true, parked: keys, ..KnownSaga::default() };
+        known.look_back();
+        assert!(!known.is_read);
     }
 }
