@@ -40,7 +40,11 @@ INSERT INTO entry (saga, step) VALUES (:n, 3);
 WITH gone AS (
     DELETE FROM scoop.run r
     WHERE r.root = key(15, :n) AND r.id = key(8, :n) AND r.epoch = 3 AND r.state = 'running'
-    RETURNING r.message_id, r.handler, r.lineage
+    RETURNING r.root, r.id, r.message_id, r.topic, r.handler, r.lineage
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage)
 SELECT event(nth, :n), message_id, type, handler, worker(), 'third', lineage

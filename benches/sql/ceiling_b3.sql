@@ -99,6 +99,11 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, 1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(12, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(18, :n), key(4, :n), 'SUSPENDED', 'leaf_left', worker(), 'act', ARRAY[key(15, :n), key(8, :n), key(9, :n), key(12, :n)], NULL),
@@ -110,6 +115,11 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, 1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(13, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(20, :n), key(5, :n), 'SUSPENDED', 'leaf_middle', worker(), 'act', ARRAY[key(15, :n), key(8, :n), key(10, :n), key(13, :n)], NULL),
@@ -121,6 +131,11 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, 1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(14, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(22, :n), key(6, :n), 'SUSPENDED', 'leaf_right', worker(), 'act', ARRAY[key(15, :n), key(8, :n), key(11, :n), key(14, :n)], NULL),
@@ -134,6 +149,11 @@ INSERT INTO entry (saga, step) VALUES (:n, 2);
 WITH gone AS (
     DELETE FROM scoop.run r USING (VALUES (key(8, :n)), (key(9, :n)), (key(10, :n)), (key(11, :n))) n (id)
     WHERE r.root = key(15, :n) AND r.id = n.id
+    RETURNING r.*
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(24, :n), key(1, :n), 'COMMITTED', 'left', worker(), 'act', ARRAY[key(15, :n), key(8, :n), key(9, :n)], NULL),

@@ -29,7 +29,11 @@ INSERT INTO entry (saga, step) VALUES (:n, 1);
 WITH gone AS (
     DELETE FROM scoop.run r
     WHERE r.root = key(15, :first) AND r.id = key(9, :n) AND r.epoch = 1 AND r.state = 'running'
-    RETURNING r.message_id, r.handler, r.lineage
+    RETURNING r.*
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage)
 SELECT event(nth, :n), message_id, type, handler, worker(), 'act', lineage

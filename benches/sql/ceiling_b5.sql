@@ -100,6 +100,11 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, 1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(12, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(18, :n), key(4, :n), 'SUSPENDED', 'leaf_left', worker(), 'act', ARRAY[key(15, :n), key(8, :n), key(9, :n), key(12, :n)], NULL),
@@ -111,6 +116,11 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, 1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(13, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(20, :n), key(5, :n), 'SUSPENDED', 'leaf_middle', worker(), 'act', ARRAY[key(15, :n), key(8, :n), key(10, :n), key(13, :n)], NULL),
@@ -122,6 +132,11 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, 1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(14, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(22, :n), key(6, :n), 'SUSPENDED', 'leaf_right', worker(), 'act', ARRAY[key(15, :n), key(8, :n), key(11, :n), key(14, :n)], NULL),
@@ -140,6 +155,11 @@ INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH gone AS (
     DELETE FROM scoop.run r USING (VALUES (key(9, :n)), (key(10, :n)), (key(11, :n))) n (id)
     WHERE r.root = key(15, :n) AND r.id = n.id
+    RETURNING r.*
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', clock_timestamp() FROM gone
 ),
 delivered AS (
     INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rolling_back, rollback_requested, failure, last_event_at)
@@ -194,6 +214,12 @@ INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH gone AS (
     DELETE FROM scoop.run r USING (VALUES (key(13, :n)), (key(14, :n))) n (id)
     WHERE r.root = key(15, :n) AND r.id = n.id
+    RETURNING r.*
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'rolled_back', clock_timestamp() FROM gone
+    ON CONFLICT (root, id) DO UPDATE SET outcome = 'rolled_back', ended_at = excluded.ended_at
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(47, :n), key(6, :n), 'ROLLING_BACK', 'leaf_right', worker(), NULL, ARRAY[key(15, :n), key(8, :n), key(11, :n), key(14, :n)], '{"message": "the last step fails, as it should", "type": "Felled", "source": "tree[scoop-rs:01980000-0000-7000-8000-000000000001]", "causes": [], "stackTrace": []}'::jsonb),
@@ -206,6 +232,12 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(9, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'rolled_back', clock_timestamp() FROM gone
+    ON CONFLICT (root, id) DO UPDATE SET outcome = 'rolled_back', ended_at = excluded.ended_at
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(50, :n), key(1, :n), 'SUSPENDED', 'left', worker(), 'Rollback of act', ARRAY[key(15, :n), key(8, :n), key(9, :n)], NULL),
@@ -217,6 +249,12 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(10, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'rolled_back', clock_timestamp() FROM gone
+    ON CONFLICT (root, id) DO UPDATE SET outcome = 'rolled_back', ended_at = excluded.ended_at
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(52, :n), key(2, :n), 'SUSPENDED', 'middle', worker(), 'Rollback of act', ARRAY[key(15, :n), key(8, :n), key(10, :n)], NULL),
@@ -228,6 +266,12 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(11, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'rolled_back', clock_timestamp() FROM gone
+    ON CONFLICT (root, id) DO UPDATE SET outcome = 'rolled_back', ended_at = excluded.ended_at
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(54, :n), key(3, :n), 'SUSPENDED', 'right', worker(), 'Rollback of act', ARRAY[key(15, :n), key(8, :n), key(11, :n)], NULL),
@@ -239,6 +283,12 @@ BEGIN;
 INSERT INTO entry (saga, step) VALUES (:n, -1);
 WITH gone AS (
     DELETE FROM scoop.run WHERE root = key(15, :n) AND id = key(8, :n)
+    RETURNING *
+),
+ended AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'rolled_back', clock_timestamp() FROM gone
+    ON CONFLICT (root, id) DO UPDATE SET outcome = 'rolled_back', ended_at = excluded.ended_at
 )
 INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage, exception)
 VALUES (event(56, :n), key(0, :n), 'SUSPENDED', 'tree', worker(), 'Rollback of place', ARRAY[key(15, :n), key(8, :n)], NULL),

@@ -13,7 +13,7 @@ $$;
 -- Indexes are created afterwards, except those of constraints.
 CREATE TEMP TABLE dropped AS
 SELECT i.indexname, i.indexdef FROM pg_indexes i
-WHERE i.schemaname = 'scoop' AND i.tablename IN ('message', 'message_event')
+WHERE i.schemaname = 'scoop' AND i.tablename IN ('message', 'message_event', 'ended_run')
   AND NOT EXISTS (SELECT FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
                   WHERE n.nspname = 'scoop' AND c.conname = i.indexname);
 DO $$
@@ -27,6 +27,7 @@ SELECT n, clock_timestamp() - coalesce(current_setting('bench.age', true), '0'):
        - n * coalesce(current_setting('bench.spacing', true), '2.5 seconds')::interval AS at
 FROM generate_series(current_setting('bench.copies')::int, 1, -1) n;
 CREATE TEMP TABLE real_message AS SELECT * FROM scoop.message;
+CREATE TEMP TABLE real_end AS SELECT * FROM scoop.ended_run;
 CREATE TEMP TABLE real_event AS SELECT *, created_at - min(created_at) OVER () AS since FROM scoop.message_event;
 
 INSERT INTO scoop.message (id, topic, payload, created_at)
@@ -42,6 +43,14 @@ SELECT pg_temp.copied(e.id, c.n, c.at), pg_temp.copied(e.message_id, c.n, c.at),
              ORDER BY l.nth),
        c.at + e.since, e.exception, e.context, e.next_step, e.child_failure_handler_iteration
 FROM copy c CROSS JOIN real_event e;
+
+INSERT INTO scoop.ended_run
+    (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)
+SELECT pg_temp.copied(r.root, c.n, c.at), pg_temp.copied(r.id, c.n, c.at), pg_temp.copied(r.parent, c.n, c.at),
+       ARRAY(SELECT pg_temp.copied(l.id, c.n, c.at) FROM unnest(r.lineage) WITH ORDINALITY l (id, nth) ORDER BY l.nth),
+       pg_temp.copied(r.message_id, c.n, c.at), r.topic, r.handler, r.outcome, r.failure, r.rollback_failure, r.context,
+       c.at + (r.ended_at - (SELECT min(e.created_at) FROM real_event e))
+FROM copy c CROSS JOIN real_end r;
 
 INSERT INTO public.entry (saga, step) SELECT c.n, step FROM copy c CROSS JOIN generate_series(1, 3) step;
 

@@ -24,5 +24,10 @@ FROM large_run r
 CROSS JOIN (VALUES (0, 'EMITTED', NULL), (1, 'SEEN', NULL), (2, 'SUSPENDED', 'first'), (3, 'SUSPENDED', 'second'),
                    (4, 'COMMITTED', NULL)) AS e (nth, type, step);
 
+INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+SELECT r.lineage[1], r.lineage[cardinality(r.lineage)], CASE WHEN r.n > 0 THEN r.above[cardinality(r.above)] END, r.lineage, r.message,
+       'large', 'large', 'committed', now() - interval '2 hours' + 4 * interval '1 second'
+FROM large_run r;
+
 INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
 SELECT r.lineage, 'large', 'Output of first#0000000000', '{"number": 7}' FROM large_run r;

@@ -26,7 +26,7 @@ pub(crate) fn check(hierarchies: &[Hierarchy<'_>], tables: &Tables, findings: &m
                 }
                 _ => continue,
             };
-            hierarchy.find(findings, Invariant::Rebuilt, what);
+            hierarchy.find(findings, Invariant::FailedRollbacks, what);
         }
     }
 }

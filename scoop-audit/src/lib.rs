@@ -9,6 +9,7 @@
 
 mod children;
 mod effects;
+mod ended;
 mod executions;
 mod failed_rollbacks;
 mod failures;
@@ -27,8 +28,9 @@ use scoop_core::{Definition, Escaped};
 use uuid::Uuid;
 
 pub use self::log::{
-    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, Log, LoggedEvent, LoggedExecution,
-    LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, Quiescence, Redelivery, Subscription, Tables,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, Log, LoggedEvent, LoggedExecution,
+    LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, Quiescence, Redelivery, RunOutcome, Subscription,
+    Tables,
 };
 
 /// A property that every history must have. Documents cite it by [`Invariant::id`].
@@ -56,9 +58,8 @@ pub enum Invariant {
     Whole,
     /// I10: at most one execution of a step in an iteration has committed effects.
     ExecutedOnce,
-    /// I11: the working set equals a rebuild from the event log. Of the working set, this crate has the list of failed rollbacks
-    /// only, and checks that.
-    Rebuilt,
+    /// I11: the list of failed rollbacks has each from its ROLLBACK_FAILED until its ROLLED_BACK, and no other.
+    FailedRollbacks,
     /// I12: a signal reaches every run that awaits it at its delivery, and no other; and a wait for a signal ends by it,
     /// by its limit, or since the run gives up.
     Signals,
@@ -67,6 +68,8 @@ pub enum Invariant {
     AtMostOnce,
     /// I14: the executions of a run have the numbers from 1 on, and each begins with the step that ends the one before.
     Executions,
+    /// I15: a run is among the ended ones from its end on, with what its events say of it.
+    Ended,
     /// T1: times rise strictly within a run, and from a run to its children and back.
     Time,
     /// T2: no run begins before the time that its message names.
@@ -102,10 +105,11 @@ impl Invariant {
             Self::Failures => "I8",
             Self::Whole => "I9",
             Self::ExecutedOnce => "I10",
-            Self::Rebuilt => "I11",
+            Self::FailedRollbacks => "I11",
             Self::Signals => "I12",
             Self::AtMostOnce => "I13",
             Self::Executions => "I14",
+            Self::Ended => "I15",
             Self::Time => "T1",
             Self::NotBefore => "T2",
             Self::GivesUp => "T3",
@@ -138,9 +142,25 @@ pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<
         signals::check(&hierarchies, tables, &mut findings);
         once::check(&hierarchies, tables, &mut findings);
         executions::check(&hierarchies, tables, &mut findings);
-        failed_rollbacks::check(&hierarchies, tables, &mut findings);
+        rows(&hierarchies, tables, &mut findings);
     }
     findings
+}
+
+/// The violations of I11 and I15: rows that do not say what the log says. They hold at any moment, so that changes of rows
+/// can be checked while they go on.
+pub fn audit_rows(log: &Log) -> Vec<Violation> {
+    let mut findings = vec![];
+    let hierarchies = history::hierarchies(log, &[], Quiescence::No);
+    if let Some(tables) = &log.tables {
+        rows(&hierarchies, tables, &mut findings);
+    }
+    findings
+}
+
+fn rows(hierarchies: &[history::Hierarchy<'_>], tables: &Tables, findings: &mut history::Findings) {
+    failed_rollbacks::check(hierarchies, tables, findings);
+    ended::check(hierarchies, tables, findings);
 }
 
 /// All differences between the effects that user code noted and the log: I5, I6 and I10. Every step and every

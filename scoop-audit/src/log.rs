@@ -33,7 +33,7 @@ pub struct Log {
     /// The pauses of handlers.
     pub pauses: Vec<LoggedPause>,
     /// The rows of tables beside the event log, if they are known. Without them, signals, steps that run at most once,
-    /// the numbers of executions, and the list of failed rollbacks are not checked.
+    /// the numbers of executions, the list of failed rollbacks, and the ended runs are not checked.
     pub tables: Option<Tables>,
 }
 
@@ -50,6 +50,42 @@ pub struct Tables {
     pub executions: Vec<LoggedExecution>,
     /// The runs whose rollback failed, in the list that operators see.
     pub failed_rollbacks: Vec<Uuid>,
+    /// The runs that have ended.
+    pub ended_runs: Vec<EndedRun>,
+}
+
+/// A run that has ended, as its row says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedRun {
+    /// The lineage of the run.
+    pub lineage: Lineage,
+    /// The message that it handled.
+    pub message: Uuid,
+    /// The handler.
+    pub handler: String,
+    /// What became of it.
+    pub outcome: RunOutcome,
+    /// Why it was rolled back.
+    pub failure: Option<Failure>,
+    /// Why its rollback failed.
+    pub rollback_failure: Option<Failure>,
+    /// The context that it ended with.
+    pub context: Context,
+    /// The time of its end.
+    pub ended_at: OffsetDateTime,
+}
+
+/// What became of a run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunOutcome {
+    /// It committed.
+    Committed,
+    /// It is rolled back.
+    RolledBack,
+    /// Its rollback failed.
+    RollbackFailed,
+    /// It never began, or was given up with the run above it.
+    Dropped,
 }
 
 /// A signal that was sent.

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, rebuild, redeliver,
-    retire, run_requests, runs, serve, signal, timeline, topology, tree, trigger,
+    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, redeliver, retire,
+    run_requests, runs, serve, signal, timeline, topology, tree, trigger,
 };
 use crate::connection::Connection;
 
@@ -12,8 +12,8 @@ use crate::connection::Connection;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  failed: the database, the output, a part of `rebuild`, or the wait of `launch`, `trigger` or
-     `pause`; or `cancel` or `retry` of many runs was interrupted
+  1  failed: the database, the output, or the wait of `launch`, `trigger` or `pause`; or `cancel` or
+     `retry` of many runs was interrupted
   2  the command line is wrong, or `--yes` is missing without a terminal
   3  nothing has this id or name, a request was not accepted, or it was declined
   4  `doctor` found a problem";
@@ -87,7 +87,6 @@ pub(crate) enum ClientCommand {
     Topology(topology::TopologyArgs),
     Timeline(timeline::TimelineArgs),
     Prune(prune::PruneArgs),
-    Rebuild(rebuild::RebuildArgs),
     Serve(serve::ServeArgs),
 }
 

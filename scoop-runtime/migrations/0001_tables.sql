@@ -75,11 +75,6 @@ CREATE UNIQUE INDEX one_per_run ON scoop.message_event
     ((cooperation_lineage[1]), type, scoop.run_id(cooperation_lineage))
     WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
 
--- The ends of runs, by handler and time: for lists of finished runs. Each is read from its newest entry on. The condition on
--- the time always holds. Only the view `run_end` repeats it, so that no other lookup of an end can be planned with this index.
-CREATE INDEX message_event_ended ON scoop.message_event (type, coroutine_name, created_at)
-    WHERE type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND created_at >= '-infinity';
-
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     cooperation_lineage uuid[] NOT NULL,
@@ -98,8 +93,7 @@ CREATE INDEX return_value_reply ON scoop.return_value
     (scoop.run_id(cooperation_lineage), handler_name)
     WHERE variable_name NOT LIKE 'Output of %';
 
--- All interventions of operators: for failed rollbacks and stuck runs, and signals that they sent to a run. The working set
--- follows from the record, and this table and the next two are a part of that.
+-- All interventions of operators: for failed rollbacks and stuck runs, and signals that they sent to a run.
 CREATE TABLE scoop.intervention (
     id           uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
     root         uuid NOT NULL,
@@ -130,7 +124,7 @@ CREATE TABLE scoop.repeated_failure (
     exception         jsonb NOT NULL,
     failed_at         timestamptz NOT NULL,  -- later than any event of the run and any intervention before
     PRIMARY KEY (run, failed_at),
-    -- A program knows no other years, and could not rebuild the hierarchy of the row.
+    -- A program knows no other years.
     CONSTRAINT time_is_of_a_known_year CHECK (failed_at BETWEEN '0001-01-01Z' AND '9999-12-31Z')
 );
 ALTER TABLE scoop.repeated_failure ALTER COLUMN exception SET STORAGE EXTERNAL;
@@ -552,6 +546,36 @@ CREATE TABLE scoop.run (
 ALTER TABLE scoop.run
     ALTER COLUMN failure SET STORAGE EXTERNAL,
     ALTER COLUMN rollback_failure SET STORAGE EXTERNAL;
+
+CREATE TYPE scoop.run_outcome AS ENUM (
+    'committed', 'rolled_back',
+    'rollback_failed',  -- until an operator has it continue
+    'dropped'           -- it never began, or an operator let it go with the run above it
+);
+
+-- One row for each run that has ended: what it was, and what became of it. The statement that ends a run adds it. A run that is to be
+-- rolled back after all leaves it again. A failed run is in `run`, too, until its parent has recorded the failure.
+CREATE TABLE scoop.ended_run (
+    root             uuid NOT NULL,
+    id               uuid NOT NULL,
+    parent           uuid,
+    lineage          uuid[] NOT NULL,
+    message_id       uuid NOT NULL,
+    topic            varchar(63) NOT NULL,
+    handler          varchar(255) NOT NULL,
+    outcome          scoop.run_outcome NOT NULL,
+    failure          jsonb,  -- why it was rolled back
+    rollback_failure jsonb,  -- why its rollback failed
+    context          jsonb,
+    ended_at         timestamptz NOT NULL,  -- the time of its last event
+    PRIMARY KEY (root, id)
+);
+ALTER TABLE scoop.ended_run
+    ALTER COLUMN failure SET STORAGE EXTERNAL,
+    ALTER COLUMN rollback_failure SET STORAGE EXTERNAL;
+
+-- For lists: the newest ends of each outcome and handler.
+CREATE INDEX ended_run_listed ON scoop.ended_run (outcome, handler, ended_at, id);
 
 -- Whether a run may be what ends its workers: its last two attempts or more have unknown results. A worker executes one
 -- such run at a time, so that those which are not the cause are not hit again.

@@ -5,8 +5,9 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- phase, phase_since: the state of an unfinished run in words; runs: unfinished runs, for people: no program reads it
 -- ready_queue: queues of ready runs; served_queue: those that living workers claim; abandoned_queue: ready ones that none claims
 -- reached_limit: sagas at their limits; limited_topic: topics of sagas whose queue has a limit
--- run_end: ends of runs; recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure, rollback_failure_of:
--- the latest failure of a rollback; rollback_state, blocking_rollbacks: failed rollbacks that end before a run goes on;
+-- recorded_rollback_failure: failed rollbacks by the record; latest_rollback_failure, rollback_failure_of:
+-- the latest failure of a rollback; dropped_run: the row of a run that is not executed any more; rollback_state,
+-- blocking_rollbacks: failed rollbacks that end before a run goes on;
 -- shown_rollback_failure: the failure to show of a failed rollback
 -- listed_handler: states and handlers of unfinished runs; unfinished_run: unfinished runs, as programs list and explain them
 
@@ -115,11 +116,6 @@ WHERE l.saga >= '' AND (NOT l.concurrency_by_key AND l.concurrency <= (
     SELECT FROM scoop.rate_window w WHERE w.saga = l.saga AND w.key = '' AND w.opens_at > clock_timestamp()
 ));
 
--- The ends of runs, for lists of them: with the condition that chooses the index of ends.
-CREATE VIEW scoop.run_end WITH (security_invoker = true) AS
-SELECT e.* FROM scoop.message_event e
-WHERE e.type IN ('COMMITTED', 'ROLLED_BACK', 'ROLLBACK_FAILED') AND e.created_at >= '-infinity';
-
 -- The topics on which launches need a place in the queue of a saga: of several limits that name a handler, the first counts, as in
 -- scoop.lease_places.
 CREATE VIEW scoop.limited_topic WITH (security_invoker = true) AS
@@ -193,6 +189,28 @@ RETURN scoop.latest_rollback_failure(of_run, (
     SELECT e.exception FROM scoop.message_event e
     WHERE e.type = 'ROLLBACK_FAILED' AND e.cooperation_lineage[1] = of_root
       AND scoop.run_id(e.cooperation_lineage) = of_run));
+
+-- The row of a run that is not executed any more. If its requested rollback has not begun, it has committed, as before the request. If
+-- its rollback had failed, that is its end, with the latest failure. Any other one is dropped.
+CREATE FUNCTION scoop.dropped_run(r scoop.run) RETURNS scoop.ended_run LANGUAGE sql STABLE
+RETURN (
+    SELECT ROW(
+        r.root, r.id, r.parent, r.lineage, r.message_id, r.topic, r.handler,
+        CASE WHEN done.created_at IS NOT NULL THEN 'committed' WHEN r.rollback_failed_before THEN 'rollback_failed' ELSE 'dropped'
+        END::scoop.run_outcome,
+        CASE WHEN done.created_at IS NULL THEN r.failure END,
+        CASE WHEN r.rollback_failed_before THEN scoop.rollback_failure_of(r.root, r.id) END,
+        CASE WHEN done.created_at IS NULL THEN r.context ELSE done.context END,
+        coalesce(done.created_at, r.last_event_at)
+    )::scoop.ended_run
+    FROM (SELECT) AS always
+    LEFT JOIN LATERAL (
+        SELECT e.created_at, e.context FROM scoop.message_event e
+        WHERE r.rollback_requested AND NOT r.rollback_failed_before AND r.epoch = r.unclaimed_epoch
+          AND e.type = 'COMMITTED' AND e.message_id = r.message_id AND e.coroutine_name = r.handler
+        OFFSET 0
+    ) done ON true
+);
 
 -- Whether a failed child blocks a failed run, and whether that run is in repair. A child blocks a run if it failed after the newest
 -- suspension of the run, which has accepted earlier failures. A suspension older than all child failures accepted none of them,

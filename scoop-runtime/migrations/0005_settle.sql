@@ -144,7 +144,13 @@ BEGIN
                 WHERE e.type = 'ROLLING_BACK'
                   AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
             ) = 0
-            RETURNING handler
+            RETURNING root, run.id, handler
+        ),
+        unended AS (
+            DELETE FROM scoop.ended_run e
+            WHERE e.ctid = ANY (ARRAY(
+                SELECT ended.ctid FROM rollback_runs r
+                CROSS JOIN LATERAL (SELECT e.ctid FROM scoop.ended_run e WHERE e.root = r.root AND e.id = r.id OFFSET 0) ended))
         )
         SELECT array_agg(DISTINCT handler::text) INTO rollback_handlers FROM rollback_runs;
         has_children := has_children OR rollback_handlers IS NOT NULL;
@@ -168,6 +174,16 @@ BEGIN
         INSERT INTO scoop.execution (root, run, number, message_id, suspensions, began_at)
         VALUES (locked_run.root, locked_run.id, (s.anew ->> 'number')::int, (s.anew ->> 'message')::uuid,
                 s.suspensions, last_event);
+    END IF;
+    IF s.ends IS NOT NULL THEN
+        INSERT INTO scoop.ended_run
+            (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)
+        VALUES (
+            locked_run.root, locked_run.id, locked_run.parent, locked_run.lineage, locked_run.message_id, locked_run.topic,
+            locked_run.handler,
+            CASE WHEN s.rollback_failure IS NOT NULL THEN 'rollback_failed' WHEN s.rolling_back THEN 'rolled_back'
+                 ELSE 'committed' END::scoop.run_outcome,
+            s.failure, s.rollback_failure, new_context, last_event);
     END IF;
     IF s.ends = 'unnoted' THEN
         DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;

@@ -58,7 +58,7 @@ RETURN (
 -- times for topics of which no handler says another one. The verdict is `deleted`, or why the hierarchy is kept; the counts
 -- are of the deleted rows. The last three values are a row of kept_hierarchy.
 --
--- At rest is what a rebuild would leave without a run, by the record alone, so that a lost working set deletes nothing.
+-- At rest is what has ended by the record alone, so that a lost working set deletes nothing.
 -- Also kept is a hierarchy with a failed rollback, one that a join may still read or have rolled back, and a `Failed` that
 -- would be sent again without its message. The messages of events of entities stay.
 --
@@ -171,7 +171,6 @@ BEGIN
     SELECT count(*), max(r.created_at), bool_and(r.root = hierarchy),
            EXISTS (SELECT FROM ran WHERE ran.rolled_back) OR NOT EXISTS (SELECT FROM ran WHERE ran.begun),
            EXISTS (SELECT FROM ran WHERE ran.rollback_failed AND NOT ran.rolled_back),
-           -- as in rebuild_events.sql
            NOT EXISTS (
                SELECT FROM ran
                WHERE ran.begun AND NOT (ran.committed OR ran.rolled_back)
@@ -276,6 +275,7 @@ BEGIN
     DELETE FROM scoop.message_event e WHERE scoop.run_id(e.cooperation_lineage) = ANY (parts);
     GET DIAGNOSTICS event_count = ROW_COUNT;
     DELETE FROM scoop.return_value v WHERE scoop.run_id(v.cooperation_lineage) = ANY (parts);
+    DELETE FROM scoop.ended_run r WHERE r.root = hierarchy;
     DELETE FROM scoop.execution x WHERE x.run = ANY (parts);
     DELETE FROM scoop.begun_step b WHERE b.run = ANY (parts);
     DELETE FROM scoop.repeated_failure f WHERE f.run = ANY (parts);

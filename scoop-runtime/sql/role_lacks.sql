@@ -25,6 +25,7 @@ WITH needed AS (
         ('scoop.schedule', '{SELECT,INSERT,UPDATE}'),
         ('scoop.join_member', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.ended_run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
@@ -39,7 +40,6 @@ WITH needed AS (
         ('scoop.paused', '{SELECT}'),
         ('scoop.reached_limit', '{SELECT}'),
         ('scoop.recorded_rollback_failure', '{SELECT}'),
-        ('scoop.run_end', '{SELECT}'),
         ('scoop.limited_topic', '{SELECT}'),
         ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)

@@ -11,6 +11,9 @@ gone AS (
     USING dropped
     WHERE r.state = 'ready' AND r.handler = dropped.handler AND r.topic = dropped.topic AND r.reserved_for = 0
       AND r.epoch = 0 AND NOT r.rollback_requested
-    RETURNING r.root, r.parent, r.last_event_at
+    RETURNING r.root, r.parent, r.last_event_at, r AS run
+),
+inserted_end AS (
+    INSERT INTO scoop.ended_run SELECT e.* FROM gone CROSS JOIN LATERAL scoop.dropped_run(gone.run) e
 )
 SELECT root, parent AS id, max(last_event_at) AS at FROM gone WHERE parent IS NOT NULL GROUP BY root, parent

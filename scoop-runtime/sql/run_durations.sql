@@ -4,18 +4,18 @@
 -- $1 since when, $2 how many runs of a handler at most, $3 how many in all, $4 of how many handlers
 WITH listed (handler) AS (
     SELECT h.handler
-    FROM unnest('{COMMITTED}'::scoop.message_event_type[]) AS k (type)
+    FROM unnest('{committed}'::scoop.run_outcome[]) AS k (outcome)
     CROSS JOIN LATERAL (
 {ended_handlers}
         LIMIT $4
     ) h
 )
-SELECT l.handler, extract(epoch FROM ended.created_at - seen.created_at)::float8 AS seconds
+SELECT l.handler, extract(epoch FROM ended.ended_at - seen.created_at)::float8 AS seconds
 FROM listed l
 CROSS JOIN LATERAL (
-    SELECT e.message_id, e.created_at FROM scoop.run_end e
-    WHERE e.type = 'COMMITTED' AND e.coroutine_name = l.handler AND e.created_at >= $1
-    ORDER BY e.created_at DESC
+    SELECT r.message_id, r.ended_at FROM scoop.ended_run r
+    WHERE r.outcome = 'committed' AND r.handler = l.handler AND r.ended_at >= $1
+    ORDER BY r.ended_at DESC
     LIMIT $2
 ) ended
 CROSS JOIN LATERAL (

@@ -15,6 +15,10 @@ dropped AS (
     USING overdue
     WHERE child.root = overdue.root AND child.parent = overdue.id
       AND child.epoch = child.unclaimed_epoch
+    RETURNING child AS run
+),
+inserted_end AS (
+    INSERT INTO scoop.ended_run SELECT e.* FROM dropped CROSS JOIN LATERAL scoop.dropped_run(dropped.run) e
 )
 UPDATE scoop.run r
 SET giving_up = true, ready_at = least(r.ready_at, clock_timestamp())

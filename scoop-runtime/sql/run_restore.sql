@@ -1,11 +1,14 @@
 -- Restores runs whose rollback failed, or updates those that are back already: some continue, some wait for others,
 -- some await an operator.
--- Locks: the rows of run.
+-- Locks: the rows of run, and those of ended_run that go.
 -- $1 root, $2 the runs: an array of objects, $3 when
 WITH revived AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($2) AS v (
         id uuid, parent uuid, lineage uuid[], message_id uuid, handler varchar, state text,
         rollback_requested boolean, context jsonb, deadlines timestamptz[], reason text, awaits_operator boolean)
+),
+unended AS (
+    DELETE FROM scoop.ended_run e WHERE e.root = $1 AND e.id = ANY (ARRAY(SELECT v.id FROM revived v))
 )
 INSERT INTO scoop.run AS r
     (root, id, parent, lineage, message_id, topic, handler, state, epoch, rolling_back, rollback_requested,

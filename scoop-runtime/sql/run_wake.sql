@@ -84,6 +84,11 @@ inserted_events AS (
          created_at, context, child_failure_handler_iteration)
     SELECT event, message_id, 'COMMITTED', handler, $7, step, lineage, committed_at, context, handler_iteration
     FROM deleted_run
+),
+inserted_end AS (
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, context, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', context, committed_at
+    FROM deleted_run
 )
 SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timestamp() AS sleeps, c.signal, c.signal_key,
        c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,

@@ -534,15 +534,6 @@ pub enum RuntimeError {
         waited: Duration,
     },
 
-    /// The working set cannot be rebuilt while workers execute runs of it.
-    #[error(
-        "the working set cannot be rebuilt while processes run sagas on it, and {workers} do; stop them first"
-    )]
-    WorkersAlive {
-        /// The number of registered workers.
-        workers: i64,
-    },
-
     /// No connection could be opened in time when the program started.
     #[error(
         "no connection to the database could be opened{}: the pool allows {max} connections, and scoop needs {required}: \

@@ -18,9 +18,9 @@ mod completion;
 mod engine;
 mod unhandled;
 
-// Decisions without IO: rebuild and repair. The report of a hierarchy. Lists of runs.
+// Decisions without IO: states of entities, and repairs. The report of a hierarchy. Lists of runs.
+mod entity_fold;
 mod find;
-mod rebuild;
 mod repair;
 mod tree;
 
@@ -57,10 +57,9 @@ pub use api::{
     ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
     Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem, ListRequest, ListSchedules,
-    Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuildWorkingSet,
-    RebuiltEntities, Redeliver, Redelivered, Request, Resume, Retire, Retired, RollbackAnswer,
-    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
-    migration_files,
+    Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
+    Redeliver, Redelivered, Request, Resume, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage,
+    Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -69,10 +68,6 @@ pub use find::{
     EventCursor, Explanation, FailedBelow, FailureSummary, JoinWait, LimitKey, ListCursor, RecordedEvent,
     RegisteredWorker, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunExplanation, RunPhase,
     RunRequest, RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
-};
-pub use rebuild::{
-    ChangedField, FailedRollbackComparison, RebuildChange, RebuildComparison, RebuildProgress, RebuildReport,
-    RunDifference, SkippedHierarchy, UnmatchedFailure,
 };
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};

@@ -8,14 +8,14 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use scoop_core::SignalKey;
+use scoop_core::{Context, Failure, Lineage, SignalKey};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::InMemory;
 pub use crate::bug::{Bug, Feature, inject_bug};
-pub use crate::store::FaultLink;
 use crate::store::MemoryStore;
+pub use crate::store::{FaultLink, RunOutcome};
 
 /// A period of subscription of a handler to a topic. Times are those of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +77,29 @@ pub struct Tables {
     pub executions: Vec<Execution>,
     /// The runs whose rollback failed, in the list that operators see.
     pub failed_rollbacks: Vec<Uuid>,
+    /// The runs that have ended.
+    pub ended_runs: Vec<EndedRun>,
+}
+
+/// A run that has ended, as in the table `ended_run`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndedRun {
+    /// The lineage of the run.
+    pub lineage: Lineage,
+    /// The message that it handled.
+    pub message_id: Uuid,
+    /// The saga.
+    pub handler: String,
+    /// What became of it.
+    pub outcome: RunOutcome,
+    /// Why it was rolled back.
+    pub failure: Option<Failure>,
+    /// Why its rollback failed.
+    pub rollback_failure: Option<Failure>,
+    /// The context that it ended with.
+    pub context: Context,
+    /// The time of its last event.
+    pub ended_at: SystemTime,
 }
 
 /// A signal that was sent.

@@ -10,7 +10,6 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use crate::client::Quiet;
 use crate::dice::Dice;
 use crate::sagas::Run;
 
@@ -44,7 +43,6 @@ pub(crate) struct Calls {
 pub(crate) async fn call(
     database: String,
     seed: u64,
-    quiet: Quiet,
     stop: tokio::sync::watch::Receiver<bool>,
 ) -> Result<Calls> {
     let options: PgConnectOptions = database.parse()?;
@@ -54,12 +52,7 @@ pub(crate) async fn call(
     while !*stop.borrow() {
         tokio::time::sleep(Duration::from_millis(dice.small(REST_MAX).into())).await;
         let crowd = 1 + dice.below(3);
-        let launched = {
-            // Not while the working set is rebuilt and compared.
-            let _turn = quiet.lock().await;
-            calls.launch(&client, crowd).await
-        };
-        for (number, handle) in launched {
+        for (number, handle) in calls.launch(&client, crowd).await {
             match handle.wait().await {
                 Ok(Outcome::Committed) => {}
                 ended => calls.failures.push(format!("call {number} was launched, and ended as {ended:?}")),

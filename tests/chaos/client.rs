@@ -1,14 +1,12 @@
 //! The client: launches hierarchies, cancels some, and requests the rollback of others once they have ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::plan::{self, Fate, Plan};
@@ -46,9 +44,6 @@ pub(crate) struct Book {
     pub(crate) undone: BTreeSet<Uuid>,
 }
 
-/// Held to keep the client quiet.
-pub(crate) type Quiet = Arc<Mutex<()>>;
-
 impl Client {
     pub(crate) fn new(database: &str, seed: u64) -> Result<Self> {
         let options: PgConnectOptions = database.parse()?;
@@ -59,14 +54,9 @@ impl Client {
     }
 
     /// Works in a loop until it is stopped. Then the hierarchies that it has launched come to their end.
-    pub(crate) async fn work(
-        mut self,
-        quiet: Quiet,
-        stop: tokio::sync::watch::Receiver<bool>,
-    ) -> Result<Self> {
+    pub(crate) async fn work(mut self, stop: tokio::sync::watch::Receiver<bool>) -> Result<Self> {
         while !*stop.borrow() {
             tokio::time::sleep(PACE).await;
-            let _turn = quiet.lock().await;
             if self.unfinished().await < UNFINISHED_MAX {
                 self.launch_next().await?;
             }

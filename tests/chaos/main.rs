@@ -3,14 +3,12 @@
 //! Several worker processes, a client, and a caller that never sees an error share one database, on a server
 //! with a standby, through a proxy. A nemesis kills workers, stops and continues them, terminates their
 //! sessions, restarts the server with and without warning, has the standby take over, cuts, delays and mutes
-//! connections, fills pools and the server, and moves clocks, at moments drawn from a seed. Once in a while it
-//! kills all workers and rebuilds the working set. The steps of the hierarchies, drawn from the seed as well,
+//! connections, fills pools and the server, and moves clocks, at moments drawn from a seed. The steps of the hierarchies, drawn from the seed as well,
 //! enter their effects in a table and in a file outside. Some hierarchies are cancelled, have a short deadline,
 //! or are rolled back.
 //!
 //! In the end every hierarchy must have ended as planned, each effect must exist exactly as recorded, the
-//! recorded events must keep the invariants (`scoop_audit`), and the working set must equal the result of
-//! a rebuild.
+//! recorded events must keep the invariants (`scoop_audit`), and no run is left.
 //!
 //! ```text
 //! cargo test --test chaos                     # every fault twice, half a minute
@@ -35,7 +33,6 @@ mod nemesis;
 mod observer;
 mod plan;
 mod proxy;
-mod rebuilt;
 mod record;
 mod report;
 mod sagas;
@@ -43,7 +40,6 @@ mod scratch;
 mod worker;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 use scoop::{Error, Result};
@@ -107,9 +103,8 @@ async fn run(args: Args) -> Result<Report> {
     let proxy = Proxy::start(cluster.target()?).await?;
     let database = cluster.url_by(proxy.port())?;
     let orders = Orders { database, folder: scratch.folder().to_owned(), seed: args.seed };
-    let quiet = client::Quiet::default();
-    let mut nemesis = Nemesis::new(cluster, proxy, orders.clone(), Arc::clone(&quiet))?;
-    let outcome = suffer(&mut nemesis, &args, &orders, quiet).await;
+    let mut nemesis = Nemesis::new(cluster, proxy, orders.clone())?;
+    let outcome = suffer(&mut nemesis, &args, &orders).await;
     if !outcome.as_ref().is_ok_and(Report::is_clean) || nemesis.longest_recovery > observer::SLOW {
         println!("what was done:\n{}", nemesis.history.join("\n"));
     }
@@ -119,7 +114,7 @@ async fn run(args: Args) -> Result<Report> {
     Ok(report)
 }
 
-async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: client::Quiet) -> Result<Report> {
+async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders) -> Result<Report> {
     sqlx::raw_sql(ledger::TABLES).execute(nemesis.observer().pool()).await?;
     nemesis.hire(args.workers)?;
     // Before that a message could have no handler.
@@ -127,9 +122,9 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
     nemesis.observer().until(listed, sagas::HANDLERS).await?;
 
     let (stop, stopped) = watch::channel(false);
-    let call = caller::call(orders.database.clone(), orders.seed, Arc::clone(&quiet), stopped.clone());
+    let call = caller::call(orders.database.clone(), orders.seed, stopped.clone());
     let caller = tokio::spawn(call);
-    let client = tokio::spawn(Client::new(&orders.database, orders.seed)?.work(quiet, stopped));
+    let client = tokio::spawn(Client::new(&orders.database, orders.seed)?.work(stopped));
     let begin = Instant::now();
     strike(nemesis, args).await?;
     let deserters = nemesis.deserters().await;
@@ -155,7 +150,6 @@ async fn suffer(nemesis: &mut Nemesis, args: &Args, orders: &Orders, quiet: clie
         book: client.book,
         calls,
         faults: nemesis.tally.clone(),
-        rebuilt: nemesis.rebuilt,
         deserters,
         took: begin.elapsed(),
         drained,

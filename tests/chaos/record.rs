@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use scoop::{Context, Error, EventKind, Failure, Lineage, Result, SignalKey};
 use scoop_audit::{
-    AwaitedSignal, BegunStep, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal,
-    Subscription, Tables,
+    AwaitedSignal, BegunStep, EndedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput,
+    LoggedSignal, Subscription, Tables,
 };
 use scoop_test_support::postgres::tables;
 use serde_json::Value;
@@ -103,12 +103,14 @@ pub(crate) struct Beside {
     begun_steps: HashMap<Uuid, Vec<BegunStep>>,
     executions: HashMap<Uuid, Vec<LoggedExecution>>,
     failed_rollbacks: HashSet<Uuid>,
+    /// Those of each hierarchy.
+    ended_runs: HashMap<Uuid, Vec<EndedRun>>,
 }
 
 impl Beside {
     /// Reads all of them.
     pub(crate) async fn read(pool: &PgPool) -> Result<Self> {
-        let Tables { signals, outputs, begun_steps, executions, failed_rollbacks } =
+        let Tables { signals, outputs, begun_steps, executions, failed_rollbacks, ended_runs } =
             tables(&mut *pool.acquire().await?, "scoop").await?;
         let failed_rollbacks = failed_rollbacks.into_iter().collect();
         let mut beside = Self { failed_rollbacks, ..Self::default() };
@@ -123,6 +125,9 @@ impl Beside {
         }
         for execution in executions {
             beside.executions.entry(execution.run).or_default().push(execution);
+        }
+        for ended in ended_runs {
+            beside.ended_runs.entry(ended.lineage.root_id()).or_default().push(ended);
         }
         Ok(beside)
     }
@@ -143,6 +148,7 @@ impl Beside {
     fn take(&mut self, root: Uuid, runs: &[RunRecord]) -> Tables {
         let mut tables = Tables {
             signals: self.signals.remove(&root.to_string()).unwrap_or_default(),
+            ended_runs: self.ended_runs.remove(&root).unwrap_or_default(),
             ..Tables::default()
         };
         for run in runs {

@@ -19,7 +19,6 @@ pub(crate) struct Report {
     pub(crate) book: Book,
     pub(crate) calls: Calls,
     pub(crate) faults: BTreeMap<Fault, usize>,
-    pub(crate) rebuilt: usize,
     /// The workers that ended by themselves.
     pub(crate) deserters: usize,
     pub(crate) took: Duration,
@@ -72,13 +71,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "  {} effects in the database, {} outside, of which {} again under the same key; {} unfinished runs \
-             rebuilt; {} messages with ids of other times",
-            findings.in_database,
-            findings.outside,
-            findings.repeated,
-            self.rebuilt,
-            findings.from_other_times,
+            "  {} effects in the database, {} outside, of which {} again under the same key; {} messages with ids of other times",
+            findings.in_database, findings.outside, findings.repeated, findings.from_other_times,
         )?;
         writeln!(
             f,

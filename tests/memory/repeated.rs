@@ -1,6 +1,5 @@
 //! Several processes with every kind of fault, and the same course for the same seed.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -227,29 +226,5 @@ fn every_trip_ends_as_planned_despite_faults() {
         let expected: Vec<_> = (0..20).filter(|number| *number == 7 || by_itself(number)).collect();
         assert_eq!(undone, expected, "seed {seed}");
         assert_eq!(left, [], "seed {seed}");
-    }
-}
-
-#[test]
-fn the_working_set_follows_from_the_record_at_any_time() {
-    for seed in 0..3 {
-        run(async {
-            let database = fresh();
-            let looks = async {
-                loop {
-                    let unfinished = database.working_set();
-                    let roots: BTreeSet<_> = unfinished.iter().map(|run| run.lineage.root_id()).collect();
-                    for root in roots {
-                        assert_eq!(database.rebuild_diff(root), None, "seed {seed}");
-                    }
-                    tokio::time::sleep(Duration::from_millis(71)).await;
-                }
-            };
-            tokio::select! {
-                biased;
-                ended = trips(seed, &database) => drop(ended.expect("all trips end")),
-                () = looks => {}
-            }
-        });
     }
 }

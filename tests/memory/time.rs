@@ -130,30 +130,6 @@ async fn a_day_has_twenty_four_hours() -> Result<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rebuild_reports_each_unfinished_hierarchy_and_keeps_its_sleep() -> Result<()> {
-    let database = InMemory::new();
-    let scoop = watchman(&database).await?;
-    assert_eq!(scoop.launch(Watch { fails: 0 }).await?.wait().await?, Outcome::Committed);
-    let asleep = [scoop.launch(Watch { fails: 0 }).await?, scoop.launch(Watch { fails: 0 }).await?];
-    tokio::time::sleep(HOUR).await;
-    scoop.shutdown().await?;
-    let client = Scoop::builder().in_memory_database(&database).client().await?;
-    let (sender, told) = std::sync::mpsc::channel();
-    let rebuild = client.rebuild_working_set();
-    let rebuilt =
-        rebuild.on_progress(move |it| sender.send((it.hierarchies, it.total)).expect("it is awaited"));
-    let rebuilt = rebuilt.await?;
-    assert_eq!((rebuilt.before, rebuilt.after), (2, 2));
-    assert_eq!(told.try_iter().collect::<Vec<_>>(), [(1, 2), (2, 2)]);
-    let (scoop, start) = (watchman(&database).await?, database.now());
-    for asleep in asleep {
-        assert_eq!(scoop.find(asleep.id()).await?.wait().await?, Outcome::Committed);
-    }
-    assert!(database.now().duration_since(start)? >= DAY - 2 * HOUR);
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
 async fn clock_put_forward_makes_later_runs_due() -> Result<()> {
     let database = InMemory::new();
     let scoop = watchman(&database).await?;

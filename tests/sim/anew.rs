@@ -203,7 +203,7 @@ impl World {
                 client.cancel(launched[nth].handle.id(), crate::act::PLANNED).await?;
             }
             if self.crew.dice.percent(20) {
-                wrong.extend(self.crew.differences());
+                wrong.extend(self.crew.violations());
             }
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -213,7 +213,7 @@ impl World {
             wrong.extend(self.judge(one).await?);
         }
         wrong.append(&mut self.complaints.lock().unwrap_or_else(PoisonError::into_inner));
-        wrong.extend(self.crew.differences());
+        wrong.extend(self.crew.violations());
         let definitions = [Reader::DEFINITION, Library::DEFINITION, Subscriber::DEFINITION];
         wrong.extend(audited(&small_log(&self.crew.database), &definitions));
         Ok(wrong)

@@ -201,7 +201,7 @@ impl World {
             self.crew.pause(50).await;
             self.act(&client).await?;
             if self.crew.dice.percent(10) {
-                wrong.extend(self.crew.differences());
+                wrong.extend(self.crew.violations());
             }
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -210,7 +210,7 @@ impl World {
         // Longer than some sweeps.
         tokio::time::sleep(Duration::from_secs(8)).await;
         wrong.extend(self.held_up());
-        wrong.extend(self.crew.differences());
+        wrong.extend(self.crew.violations());
         for launched in &self.launched {
             client.cancel(launched.handle.id(), crate::act::PLANNED).await?;
         }

@@ -10,9 +10,11 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, pending};
 use scoop::{Builder, InMemory, Keep, RuntimeError, Scoop};
+use scoop_audit::audit_rows;
 use scoop_runtime::simulation::{self, Bug, FaultLink, Process, inject_bug};
 
 use crate::dice::Dice;
+use crate::judge::{described, small_log};
 use crate::many::threads;
 use crate::slow;
 
@@ -104,12 +106,9 @@ impl Crew {
         if self.dice.percent(75) { Fate::Dies } else { Fate::IsPresumedDead }
     }
 
-    /// The differences between the working set and a rebuild from the record.
-    pub(crate) fn differences(&self) -> Vec<String> {
-        let log = self.database.event_log();
-        let roots: BTreeSet<_> = log.iter().map(|event| event.lineage.root_id()).collect();
-        let differences = roots.into_iter().filter_map(|root| self.database.rebuild_diff(root));
-        differences.map(|difference| format!("I11: {difference}")).collect()
+    /// What the reference model finds in the rows at this moment.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        described(&audit_rows(&small_log(&self.database)))
     }
 
     fn line(&mut self) -> Arc<Line> {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scoop::{EventKind, Failure, InMemory, LoggedEvent};
 use scoop_audit::{
-    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent as Logged,
-    LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, Quiescence, Subscription, Tables, audit,
-    audit_effects,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, Log, LoggedEvent as Logged,
+    LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, Quiescence, RunOutcome, Subscription, Tables,
+    Violation, audit, audit_effects,
 };
 use scoop_runtime::simulation;
 use time::Duration;
@@ -58,9 +58,8 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
     let effects = effects(&played.notes.calls);
     let violations = audit(&log, &definitions, at_rest).into_iter();
     let violations = violations.chain(audit_effects(&log, &definitions, &effects));
-    wrong.extend(violations.map(|it| Wrong::new(it.invariant.id(), Some(it.hierarchy), it.what)));
-    let differences = played.differences.iter();
-    wrong.extend(differences.map(|(root, what)| Wrong::new(Invariant::Rebuilt.id(), Some(*root), what)));
+    wrong.extend(violations.map(|it| wrong_of(&it)));
+    wrong.extend(played.seen.iter().map(wrong_of));
     wrong.extend(complaints(played, &log));
     wrong.extend(unplanned(&log));
     wrong.extend(outcomes(played, &log));
@@ -71,6 +70,10 @@ pub(crate) fn judge(scenario: &Scenario, played: &Played) -> Vec<Wrong> {
         wrong.extend(called_twice(&played.notes.calls));
     }
     wrong
+}
+
+fn wrong_of(it: &Violation) -> Wrong {
+    Wrong::new(it.invariant.id(), Some(it.hierarchy), it.what.clone())
 }
 
 /// Violations noted during the simulation.
@@ -94,7 +97,8 @@ fn is_calm(scenario: &Scenario) -> bool {
 
 /// The log as the reference model reads it.
 pub(crate) fn log(played: &Played) -> Log {
-    Log { repaired: played.repaired.clone(), ..log_of(&played.log, &played.listed) }
+    let tables = Some(tables(played.tables.clone()));
+    Log { repaired: played.repaired.clone(), tables, ..log_of(&played.log, &played.listed) }
 }
 
 fn log_of(events: &[LoggedEvent], listed: &[simulation::Subscription]) -> Log {
@@ -127,7 +131,12 @@ pub(crate) fn small_log(database: &InMemory) -> Log {
 
 /// What the reference model finds in the log of a small simulation, in which all has ended.
 pub(crate) fn audited(log: &Log, definitions: &[scoop::Definition]) -> Vec<String> {
-    let violations = audit(log, definitions, Quiescence::Yes).into_iter();
+    described(&audit(log, definitions, Quiescence::Yes))
+}
+
+/// Violations in words.
+pub(crate) fn described(violations: &[Violation]) -> Vec<String> {
+    let violations = violations.iter();
     violations.map(|it| format!("{}: {} in {}", it.invariant.id(), it.what, it.hierarchy)).collect()
 }
 
@@ -155,6 +164,25 @@ fn tables(tables: simulation::Tables) -> Tables {
         begun_steps: begun.collect(),
         executions: executions.collect(),
         failed_rollbacks: tables.failed_rollbacks,
+        ended_runs: tables.ended_runs.into_iter().map(ended_run).collect(),
+    }
+}
+
+fn ended_run(row: simulation::EndedRun) -> EndedRun {
+    EndedRun {
+        lineage: row.lineage,
+        message: row.message_id,
+        handler: row.handler,
+        outcome: match row.outcome {
+            simulation::RunOutcome::Committed => RunOutcome::Committed,
+            simulation::RunOutcome::RolledBack => RunOutcome::RolledBack,
+            simulation::RunOutcome::RollbackFailed => RunOutcome::RollbackFailed,
+            simulation::RunOutcome::Dropped => RunOutcome::Dropped,
+        },
+        failure: row.failure,
+        rollback_failure: row.rollback_failure,
+        context: row.context,
+        ended_at: row.ended_at.into(),
     }
 }
 

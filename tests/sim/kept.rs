@@ -135,7 +135,7 @@ impl World {
         self.crew.heal();
         self.crew.start(Fate::Lives, program);
         self.end().await?;
-        self.wrong.extend(self.crew.differences());
+        self.wrong.extend(self.crew.violations());
         Ok(self.wrong)
     }
 

@@ -253,7 +253,7 @@ impl World {
             }
         }
         wrong.extend(self.bursts());
-        wrong.extend(self.crew.differences());
+        wrong.extend(self.crew.violations());
         wrong.extend(audited(
             &small_log(&self.crew.database),
             &[

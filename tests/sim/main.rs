@@ -4,8 +4,7 @@
 //! what the statements in `sql/` do. One seed gives messages, sagas' behaviour, processes, and faults between
 //! any two operations. At a certain time the faults end, and every run has to come to its end. The log is
 //! append-only, and the reference model (`scoop_audit`) checks the order of all its events, so a
-//! violation after any move is found at the end. The working set is compared with the recorded events at
-//! moments in between.
+//! violation after any move is found at the end. Other tables change, so it checks them at moments in between, too.
 //!
 //! ```text
 //! cargo test --test sim                                       the fixed seeds, and the deliberate bugs

@@ -202,7 +202,7 @@ impl World {
             let bill = Bill { rounds: dice.between(1, 3), takes, fails, launches };
             bills.push((bill, client.launch(bill).await?));
             if self.crew.dice.percent(10) {
-                wrong.extend(self.crew.differences());
+                wrong.extend(self.crew.violations());
             }
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -217,7 +217,7 @@ impl World {
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let twice = calls.iter().filter(|(_, count)| **count > 1);
         wrong.extend(twice.map(|(place, count)| format!("once: {place:?} was called {count} times")));
-        wrong.extend(self.crew.differences());
+        wrong.extend(self.crew.violations());
         let definitions: Vec<_> = definitions().into_iter().chain([Receipts::DEFINITION]).collect();
         wrong.extend(audited(&small_log(&self.crew.database), &definitions));
         Ok(wrong)

@@ -117,7 +117,7 @@ impl World {
             self.crew.pause(60).await;
             self.act(&client).await?;
             if self.crew.dice.percent(10) {
-                wrong.extend(self.crew.differences());
+                wrong.extend(self.crew.violations());
             }
         }
         self.crew.heal();
@@ -137,7 +137,7 @@ impl World {
             }
         }
         wrong.extend(client.pauses().await?.iter().map(|pause| format!("pause: {pause} is left")));
-        wrong.extend(self.crew.differences());
+        wrong.extend(self.crew.violations());
         let mut log = small_log(&self.crew.database);
         log.pauses = self.drained.into_iter().map(|(pause, _)| pause).collect();
         wrong.extend(audited(&log, &[Orders::DEFINITION, Parcels::DEFINITION]));

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use scoop::{FailedCompensation, InMemory, Keep, LoggedEvent, RepairStatus, RowState, Scoop, WorkingRun};
-use scoop_runtime::simulation::{self, Process, Subscription};
+use scoop_audit::{Log, Violation, audit_rows};
+use scoop_runtime::simulation::{self, Process, Subscription, Tables};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
 use crate::act::launch_from_outside;
 use crate::dice::Dice;
+use crate::judge::small_log;
 use crate::link::{Line, Wire};
 use crate::sagas::{Delta, Epsilon, Gamma, Zeta};
 use crate::scenario::{self, ALL, Ask, Emit, HANDLERS, Life, Repair, Scenario, TOPICS, Versions};
@@ -28,14 +30,15 @@ const REPAIRS_MAX: usize = 100;
 /// The state that a simulation leaves behind.
 pub(crate) struct Played {
     pub(crate) log: Vec<LoggedEvent>,
+    pub(crate) tables: Tables,
     pub(crate) listed: Vec<Subscription>,
     pub(crate) notes: Notes,
     /// Whether all runs came to their end.
     pub(crate) at_rest: bool,
     /// The runs that are unfinished in the end.
     pub(crate) unfinished: Vec<String>,
-    /// Differences between the working set and the recorded events.
-    pub(crate) differences: Vec<(Uuid, String)>,
+    /// Violations that were there at moments in between.
+    pub(crate) seen: Vec<Violation>,
     /// The runs that operators have repaired.
     pub(crate) repaired: Vec<Uuid>,
     pub(crate) hierarchies: u64,
@@ -63,7 +66,7 @@ struct Stage<'a> {
     world: Arc<World>,
     client: Option<Scoop>,
     began: Instant,
-    differences: Vec<(Uuid, String)>,
+    seen: Vec<Violation>,
     /// The hierarchies that were launched, by their position in the scenario.
     launched: BTreeMap<u32, Uuid>,
 }
@@ -84,7 +87,7 @@ impl<'a> Stage<'a> {
             world: Arc::default(),
             client: None,
             began: Instant::now(),
-            differences: vec![],
+            seen: vec![],
             launched: BTreeMap::new(),
         }
     }
@@ -106,17 +109,16 @@ impl<'a> Stage<'a> {
         }
         sleep_until(self.began + Duration::from_millis(self.scenario.heals_at.into())).await;
         self.world.heal();
-        self.look();
+        self.look(&[]);
         let mut helper = Helper::default();
         if self.scenario.changes() {
             self.help(&mut helper, &self.scenario.versions()).await;
         }
         let mut at_rest = self.comes_to_rest(&mut helper).await;
-        self.look();
+        self.look(&[]);
         let mut repaired = vec![];
         if !self.scenario.repairs.is_empty() {
             at_rest &= self.repair(&mut helper, &mut repaired).await;
-            self.look();
         }
         if self.scenario.changes() {
             at_rest = at_rest && self.begin_afresh(&mut helper).await;
@@ -125,19 +127,10 @@ impl<'a> Stage<'a> {
         let listed = simulation::subscriptions(&self.database);
         let description = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
         let unfinished = self.database.working_set().into_iter().map(description).collect();
-        let log = self.database.event_log();
+        let (log, tables) = (self.database.event_log(), simulation::tables(&self.database));
         let notes = std::mem::take(&mut *self.world.notes());
         let hierarchies = self.hierarchies().len() as u64;
-        Played {
-            log,
-            listed,
-            notes,
-            at_rest,
-            unfinished,
-            differences: self.differences,
-            repaired,
-            hierarchies,
-        }
+        Played { log, tables, listed, notes, at_rest, unfinished, seen: self.seen, repaired, hierarchies }
     }
 
     fn deeds(&self) -> Vec<(u32, Deed<'a>)> {
@@ -162,7 +155,7 @@ impl<'a> Stage<'a> {
                 Err(error) => self.world.complain(None, format!("a launch failed: {error}")),
             },
             Deed::Ask(ask) => self.ask(&client, ask).await,
-            Deed::Look => self.look(),
+            Deed::Look => self.look(&[]),
         }
     }
 
@@ -215,12 +208,10 @@ impl<'a> Stage<'a> {
         roots
     }
 
-    /// Compares the working set with the recorded events.
-    fn look(&mut self) {
-        for root in self.hierarchies() {
-            let differs = self.database.rebuild_diff(root);
-            self.differences.extend(differs.map(|difference| (root, difference)));
-        }
+    /// Audits the rows as they are, after these repairs.
+    fn look(&mut self, repaired: &[Uuid]) {
+        let log = Log { repaired: repaired.to_vec(), ..small_log(&self.database) };
+        self.seen.extend(audit_rows(&log));
     }
 
     /// Whether a run can go on without an operator. A run awaiting one is stuck, and its ancestors wait.
@@ -314,7 +305,7 @@ impl Stage<'_> {
             if !self.comes_to_rest(helper).await {
                 return false;
             }
-            self.look();
+            self.look(repaired);
         }
         for _ in 0..REPAIRS_MAX {
             let failed = failed(&client).await;

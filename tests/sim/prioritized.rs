@@ -83,7 +83,7 @@ impl World {
             }
         }
         wrong.extend(self.overtakings());
-        wrong.extend(self.crew.differences());
+        wrong.extend(self.crew.violations());
         wrong.extend(audited(&small_log(&self.crew.database), &[Jobs::DEFINITION]));
         Ok(wrong)
     }

@@ -1,6 +1,5 @@
 //! `scoop doctor`
 
-mod lists;
 mod operation;
 mod runs;
 mod server;
@@ -153,7 +152,6 @@ async fn of_runs(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     findings.push(workers::clock_lag(scoop).await);
     findings.extend(operation::paused(scoop).await?);
     findings.extend(runs::unfinished(scoop, none_lives).await?);
-    findings.extend(lists::listed(scoop).await?);
     findings.extend(operation::queues(scoop).await?);
     findings.extend(operation::undeletable(scoop).await?);
     Ok(findings)

@@ -14,7 +14,6 @@ mod names;
 pub(crate) mod pause;
 mod payload;
 pub(crate) mod prune;
-pub(crate) mod rebuild;
 mod records;
 pub(crate) mod redeliver;
 pub(crate) mod retire;
@@ -79,6 +78,5 @@ async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Res
         ClientCommand::Timeline(args) => timeline::show(scoop, output, args).await,
         ClientCommand::Prune(args) => prune::prune(scoop, output, args).await,
         ClientCommand::Serve(args) => serve::serve(scoop, output, args).await,
-        ClientCommand::Rebuild(args) => rebuild::rebuild(scoop, output, args).await,
     }
 }

@@ -544,41 +544,6 @@ async fn prune_that_fails_counts_what_it_has_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_working_set_is_rebuilt_without_living_programs() {
-    let mut shop = Shop::open().await;
-    shop.unpaid_order(1).await;
-    shop.run(&["rebuild", "--yes"]).await.shows(expect![[r#"
-        exit 3
-        2> error: 1 worker lives: stop the programs with sagas first; `scoop topology` lists them
-    "#]]);
-    shop.run(&["rebuild", "--dry-run"]).await.shows(expect![[r#"
-        2 runs are unfinished, 2 would be; 0 differences in all
-    "#]]);
-    shop.scoop.shutdown().await.unwrap();
-    shop.db.execute("UPDATE scoop.run SET step = 'pack', suspensions = 7 WHERE handler = 'orders'").await;
-    shop.run(&["rebuild", "--dry-run"]).await.shows(expect![[r#"
-        run <id 1> of `orders` in hierarchy <id 2> would change: step from "pack" to "reserve", suspensions from 7 to 1
-        2 runs are unfinished, 2 would be; 1 difference in all
-    "#]]);
-    shop.run(&["rebuild", "--dry-run", "--json"]).await.shows(expect![[r#"
-        {"hierarchy":"<id 2>","run":"<id 1>","saga":"orders","message_id":"<id 3>","change":"changed","fields":{"step":["pack","reserve"],"suspensions":[7,1]}}
-        {"before":2,"after":2,"different":1,"skipped":[]}
-    "#]]);
-    shop.db.execute("DELETE FROM scoop.run WHERE handler <> 'none'").await;
-    shop.run(&["rebuild", "--dry-run"]).await.shows(expect![[r#"
-        run <id 4> of `payments` in hierarchy <id 2> would be added
-        run <id 1> of `orders` in hierarchy <id 2> would be added
-        0 runs are unfinished, 2 would be; 2 differences in all
-    "#]]);
-    shop.run(&["rebuild", "--yes"]).await.shows(expect![[r#"
-        0 runs were unfinished, 2 are
-    "#]]);
-    shop.run(&["rebuild", "--yes", "--json"]).await.shows(expect![[r#"
-        {"before":2,"after":2,"different":null,"skipped":[]}
-    "#]]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn launch_has_a_delay_a_deadline_and_a_priority() {
     let mut shop = Shop::open().await;
     let order = r#"{"number":1,"plan":"Commit"}"#;
@@ -1033,21 +998,6 @@ async fn progress_of_a_prune_is_drawn_on_a_terminal() {
     assert!(ran.stdout.contains("deleted 2 hierarchies with 2 messages"), "{ran:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn progress_of_a_rebuild_is_drawn_on_a_terminal() {
-    let shop = Shop::open().await;
-    shop.unpaid_order(1).await;
-    shop.unpaid_order(2).await;
-    shop.scoop.shutdown().await.unwrap();
-    // The events of all hierarchies are read before.
-    let blocker = changes_wait(&shop, "INSERT", "run").await;
-    let mut terminal = shop.terminal(200, &["rebuild", "--yes"]);
-    assert!(terminal.shows(" 2 of 2 hierarchies").await, "{terminal:?}");
-    blocker.commit().await.unwrap();
-    let ran = terminal.ended(&mut vec![]).await;
-    assert!(ran.code == 0 && ran.stdout.contains("4 runs were unfinished, 4 are"), "{ran:?}");
-}
-
 /// All rows of all tables.
 async fn rows(shop: &Shop) -> Vec<String> {
     let tables =
@@ -1076,15 +1026,11 @@ async fn each_command_that_changes_something_needs_an_answer() {
     shop.db.scoop().only::<Mails>().start().await.unwrap().shutdown().await.unwrap();
     let paused = ["pause", "--saga", "payments", "--reason", "the bank is away", "--yes"];
     assert_eq!(shop.run(&paused).await.code, 0);
-    // So nothing else changes, and the working set can be rebuilt.
+    // So nothing else changes.
     shop.scoop.shutdown().await.unwrap();
-    shop.db
-        .execute("UPDATE scoop.run SET suspensions = 7 WHERE handler = 'orders' AND state = 'waiting'")
-        .await;
     let reason = ["--reason", "none"];
-    let commands: [(&[&str], &[&str]); 17] = [
+    let commands: [(&[&str], &[&str]); 16] = [
         (&["prune", "--older-than", "1d"], &[]),
-        (&["rebuild"], &[]),
         (&["launch", "shop.orders", r#"{"number":10,"plan":"Commit"}"#], &[]),
         (&["signal", "shop.paid", "order 9", r#"{"cents":1}"#], &[]),
         (&["trigger", "report"], &[]),

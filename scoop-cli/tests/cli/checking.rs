@@ -108,10 +108,8 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         failed rollbacks
         idle_in_transaction_session_timeout
         late runs
-        list of failed rollbacks
         pauses
         queue limits
-        repeated failures
         retention
         rights
         sessions
@@ -126,79 +124,6 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
         workers
         wraparound"#]]
     .assert_eq(&all.join("\n"));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn doctor_names_failed_rollbacks_that_operators_do_not_see() {
-    let mut shop = Shop::open().await;
-    shop.order(1, Plan::FailToUndo).await;
-    let listed = shop.run(&["doctor", "--json", "--verbose"]).await;
-    let check = |ran: &crate::support::Ran| {
-        let all = ran.field("check").into_iter().zip(ran.field("level")).zip(ran.field("text"));
-        let own = all.filter(|((check, _), _)| check == "list of failed rollbacks");
-        own.map(|((_, level), text)| format!("{level}: {text}")).collect::<Vec<_>>().join("\n")
-    };
-    assert_eq!(check(&listed), "good: 1 failed rollback compared with the record, none differs");
-
-    let run = shop.db.texts("SELECT run::text FROM scoop.rollback_failure").await.remove(0);
-    shop.db.execute("DELETE FROM scoop.rollback_failure").await;
-    let lost = shop.run(&["doctor", "--json"]).await;
-    assert_eq!(lost.code, 4);
-    assert_eq!(
-        check(&lost),
-        format!(
-            "problem: 1 failed rollback is missing in the list that operators see: run {run} of `orders`"
-        )
-    );
-    let advice = lost.field("advice").join("\n");
-    assert!(
-        advice.contains("this also rebuilds the list: scoop rebuild --dry-run; scoop rebuild"),
-        "{advice}"
-    );
-
-    shop.scoop.shutdown().await.unwrap();
-    assert_eq!(shop.run(&["rebuild", "--yes"]).await.code, 0);
-    assert_eq!(check(&shop.run(&["doctor", "--json"]).await), "", "the rebuild has mended it");
-
-    shop.db.execute("UPDATE scoop.rollback_failure SET failed_at = 'infinity'").await;
-    assert_eq!(
-        check(&shop.run(&["doctor", "--json"]).await),
-        format!("warning: 1 entry is settled, or not as recorded, of run {run} of `orders`")
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn doctor_names_repeated_failures_that_do_not_fit_the_record() {
-    let mut shop = Shop::open().await;
-    shop.order(1, Plan::FailToUndo).await;
-    let check = |ran: &crate::support::Ran| {
-        let all = ran.field("check").into_iter().zip(ran.field("level")).zip(ran.field("text"));
-        let own = all.filter(|((check, _), _)| check == "repeated failures");
-        let mut found: Vec<_> = own.map(|((_, level), text)| format!("{level}: {text}")).collect();
-        found.sort();
-        found
-    };
-    let insert = |id: &str, root: &str, after: u32| {
-        format!(
-            "INSERT INTO scoop.repeated_failure (id, root, run, handler, message_id, worker, step, exception, failed_at)
-             SELECT {id}, {root}, scoop.run_id(e.cooperation_lineage), e.coroutine_name, e.message_id, 'worker', 'undo',
-                    '{{}}', e.created_at + interval '{after} s'
-             FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'"
-        )
-    };
-    shop.db.execute(&insert("gen_random_uuid()", "e.cooperation_lineage[1]", 1)).await;
-    let fitting = shop.run(&["doctor", "--json", "--verbose"]).await;
-    assert_eq!(check(&fitting), ["good: each of the newest belongs to a failed rollback"]);
-
-    shop.db.execute(&insert("e.id", "e.cooperation_lineage[1]", 2)).await;
-    shop.db.execute(&insert("gen_random_uuid()", "gen_random_uuid()", 3)).await;
-    let mut endings = vec![];
-    for text in check(&shop.run(&["doctor", "--json"]).await) {
-        assert!(text.starts_with("warning: repeated failure "), "{text}");
-        endings.push(["has the id of an event", "has no failed rollback"].map(|part| text.contains(part)));
-    }
-    endings.sort_unstable();
-    assert_eq!(endings, [[false, true], [true, false]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -368,7 +293,7 @@ async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_se
         ran(command, &mut vec![]).await
     };
     doctor(&[]).await.shows(expect![[r#"
-        2> 0 problems, 0 warnings, 29 checks found nothing
+        2> 0 problems, 0 warnings, 27 checks found nothing
     "#]]);
     let all = doctor(&["--verbose", "--json"]).await;
     assert_eq!(all.code, 0);
@@ -400,8 +325,6 @@ async fn doctor_has_nothing_to_say_about_a_healthy_shop_on_a_server_with_good_se
         good failed rollbacks
         good stuck runs
         good late runs
-        good list of failed rollbacks
-        good repeated failures
         good queue limits
         good retention"#]]
     .assert_eq(&checks.join("\n"));

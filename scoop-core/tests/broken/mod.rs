@@ -1,8 +1,9 @@
 //! Tests that the audit finds violations: good logs, each broken in one place.
 
 use scoop_audit::{
-    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, Invariant, Log, LoggedEvent, LoggedExecution,
-    LoggedOutput, LoggedSignal, Quiescence, Redelivery, Tables, audit, audit_effects,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, Invariant, Log, LoggedEvent,
+    LoggedExecution, LoggedOutput, LoggedSignal, Quiescence, Redelivery, RunOutcome, Tables, audit,
+    audit_effects,
 };
 use scoop_core::{Definition, EventKind, Failure, Lineage, SignalKey};
 use time::{Duration, OffsetDateTime};
@@ -625,7 +626,7 @@ fn a_failed_rollback_that_is_not_in_the_list_of_these_or_stays_there() {
     broken.tables().failed_rollbacks = failed.clone();
     broken.is_not_told("list of failed rollbacks");
     broken.tables().failed_rollbacks.pop();
-    broken.violates(Invariant::Rebuilt);
+    broken.violates(Invariant::FailedRollbacks);
 
     broken.tables().failed_rollbacks = failed;
     let mut settled = broken.row(RollbackFailed, "child", "Rollback of work[0,]").clone();
@@ -744,4 +745,72 @@ fn redelivery_that_a_handler_does_not_get_is_found() {
     let mut broken = listed_late().redelivered(200);
     broken.drop_handler("parent");
     broken.violates(Invariant::Progress);
+}
+
+/// The rows that the runs of a log have when all have ended.
+fn ended_runs(log: &Log) -> Vec<EndedRun> {
+    let seen = log.events.iter().filter(|row| row.kind == Seen);
+    let of_run = |seen: &LoggedEvent| {
+        let own = |row: &&LoggedEvent| row.lineage == seen.lineage && row.handler == seen.handler;
+        let end = log.events.iter().rfind(own).expect("it has ended");
+        let turned = log.events.iter().filter(own).find(|row| row.kind == RollingBack);
+        EndedRun {
+            lineage: end.lineage.clone(),
+            message: end.message,
+            handler: end.handler.clone().expect("it has a handler"),
+            outcome: match end.kind {
+                Committed => RunOutcome::Committed,
+                RolledBack => RunOutcome::RolledBack,
+                _ => RunOutcome::RollbackFailed,
+            },
+            failure: turned.and_then(|turned| turned.exception.clone()),
+            rollback_failure: end.exception.clone(),
+            context: end.context.clone(),
+            ended_at: end.at,
+        }
+    };
+    seen.map(of_run).collect()
+}
+
+#[test]
+fn an_ended_run_that_has_no_row_or_another_one_than_its_events() {
+    for script in [DONE, UNDONE, NOT_UNDONE] {
+        let mut broken = good(script);
+        let ended = ended_runs(&broken.log);
+        let failed = ended.iter().filter(|row| row.outcome == RunOutcome::RollbackFailed);
+        broken.tables().failed_rollbacks = failed.map(|row| row.lineage.id()).collect();
+        broken.tables().ended_runs = ended.clone();
+        broken.is_not_told("ended");
+
+        broken.tables().ended_runs.pop();
+        broken.is_found("is not among the ended runs");
+
+        let breaks: [fn(&mut EndedRun); 5] = [
+            |row| row.outcome = RunOutcome::Dropped,
+            |row| row.failure = Some(Failure::new("Other", "another", "nobody")),
+            |row| row.ended_at += Duration::microseconds(1),
+            |row| row.handler.push('x'),
+            |row| row.message = Uuid::nil(),
+        ];
+        for change in breaks {
+            broken.tables().ended_runs = ended.clone();
+            change(&mut broken.tables().ended_runs[0]);
+            broken.violates(Invariant::Ended);
+        }
+    }
+}
+
+#[test]
+fn an_ended_run_that_goes_on_or_has_never_begun() {
+    let mut broken = good(DONE);
+    broken.tables().ended_runs = ended_runs(&broken.log);
+    let lineage = Lineage::root(broken.log.events[0].lineage.root_id()).child(Uuid::from_u128(7));
+    let unknown = EndedRun { lineage, ..broken.tables().ended_runs[0].clone() };
+    broken.tables().ended_runs.push(unknown);
+    broken.is_found("has not begun, and is Committed");
+
+    let mut broken = good(DONE);
+    broken.tables().ended_runs = ended_runs(&broken.log);
+    broken.drop_row(Committed, "parent", "last");
+    broken.is_found("`parent` has not ended, and is Committed");
 }

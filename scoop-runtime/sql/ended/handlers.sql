@@ -1,11 +1,11 @@
--- The sagas with ends of the kind `k.type`, by name. Each round reads 16 entries of the index of ends after the last known name, and
--- takes their names. So a saga costs one round at most, however many runs it has.
+-- The sagas with ended runs of the outcome `k.outcome`, by name. Each round reads 16 entries of the index of ends after the last known
+-- name, and takes their names. So a saga costs one round at most, however many runs it has.
 WITH RECURSIVE walked (names) AS (
     SELECT array_agg(DISTINCT first.name ORDER BY first.name)
     FROM (
-        SELECT e.coroutine_name AS name FROM scoop.run_end e
-        WHERE e.type = k.type AND e.coroutine_name IS NOT NULL
-        ORDER BY e.coroutine_name LIMIT 16
+        SELECT r.handler AS name FROM scoop.ended_run r
+        WHERE r.outcome = k.outcome
+        ORDER BY r.handler LIMIT 16
     ) first
     UNION ALL
     SELECT next.names
@@ -13,9 +13,9 @@ WITH RECURSIVE walked (names) AS (
     CROSS JOIN LATERAL (
         SELECT array_agg(DISTINCT following.name ORDER BY following.name) AS names
         FROM (
-            SELECT e.coroutine_name AS name FROM scoop.run_end e
-            WHERE e.type = k.type AND e.coroutine_name > w.names[cardinality(w.names)]
-            ORDER BY e.coroutine_name LIMIT 16
+            SELECT r.handler AS name FROM scoop.ended_run r
+            WHERE r.outcome = k.outcome AND r.handler > w.names[cardinality(w.names)]
+            ORDER BY r.handler LIMIT 16
         ) following
     ) next
     WHERE w.names IS NOT NULL

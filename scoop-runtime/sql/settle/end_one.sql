@@ -3,8 +3,11 @@ settled_run AS (
     DELETE FROM scoop.run r
     USING settlement s
     WHERE {fence}
-    RETURNING r.message_id, r.handler, r.lineage, {context} AS context,
+    RETURNING r.parent, r.topic, r.failure, r.message_id, r.handler, r.lineage, {context} AS context,
         {event_at} OPERATOR(pg_catalog.+) interval '1 microsecond' AS last_event_at
+),
+inserted_end AS (
+    {ended_run}
 ),
 inserted_events AS (
     INSERT INTO scoop.message_event

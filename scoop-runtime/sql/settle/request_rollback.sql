@@ -42,7 +42,14 @@ child_run AS (
         SELECT count(*) FROM scoop.message_event e
         WHERE e.type = 'ROLLING_BACK' AND e.coroutine_name = seen.handler AND e.message_id = requested.id
     ) = 0
-    RETURNING parent, handler
+    RETURNING root, id, parent, handler
+),
+unended AS (
+    -- one by one: the table may have been empty when it was analysed
+    DELETE FROM scoop.ended_run e
+    WHERE e.ctid = ANY (ARRAY(
+        SELECT ended.ctid FROM child_run r
+        CROSS JOIN LATERAL (SELECT e.ctid FROM scoop.ended_run e WHERE e.root = r.root AND e.id = r.id OFFSET 0) ended))
 ),
 -- a part of the hierarchy may have been requested to roll back before
 inserted_events AS (

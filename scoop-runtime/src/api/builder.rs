@@ -239,8 +239,7 @@ impl Builder {
     /// applies to launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
     ///
     /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program.
-    /// Three operations are not retried after a lost answer: [`Scoop::retire_handler`],
-    /// [`Scoop::rebuild_working_set`] and [`Scoop::redeliver`]. Their error then says that [they may have
+    /// Two operations are not retried after a lost answer: [`Scoop::retire_handler`] and [`Scoop::redeliver`]. Their error then says that [they may have
     /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) retries without a limit, and
     /// a transaction of the caller ([`Launch::in_transaction`](crate::Launch::in_transaction)) is never repeated.
     ///

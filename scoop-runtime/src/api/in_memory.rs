@@ -90,12 +90,6 @@ impl InMemory {
         self.0.working_set()
     }
 
-    /// The differences between the unfinished runs of the hierarchy of this id and those rebuilt from its events, as
-    /// text for people; `None` if there are none.
-    pub fn rebuild_diff(&self, hierarchy: impl Into<HierarchyId>) -> Option<String> {
-        self.0.rebuild_diff(hierarchy.into().uuid())
-    }
-
     /// Deletes all events of finished hierarchies, and returns the number of these hierarchies. For tests with so
     /// many of them that memory would run out. Deleted hierarchies cannot be looked up or rolled back, and their
     /// [unique](crate::Launch::unique) keys can be used again.

@@ -10,7 +10,7 @@ use scoop_core::{Entity, EntityKey as _, EntityType, Escaped};
 use super::command::possible_key;
 use super::scoop::Scoop;
 use crate::RuntimeError;
-use crate::rebuild::{EntityFold, Unfolded};
+use crate::entity_fold::{EntityFold, Unfolded};
 use crate::store::EntityId;
 use crate::store::entity::Refolded;
 use crate::util::patience::GivenUp;

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{SettleResult, Settlement};
-use crate::rebuild::Unfolded;
+use crate::entity_fold::Unfolded;
 
 /// Which entity: its name and its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

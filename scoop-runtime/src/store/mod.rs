@@ -37,7 +37,7 @@ pub(crate) use limit::{
     Candidate, FreedKeys, LimitChange, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, SagaLimit,
 };
 #[cfg(feature = "simulation")]
-pub use memory::FaultLink;
+pub use memory::{FaultLink, RunOutcome};
 #[cfg(feature = "in-memory")]
 pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
@@ -107,19 +107,10 @@ use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::read_turns::ReadTurns;
 use crate::util::when::Now;
-use crate::{
-    CancellationRequest, Child, FailedCompensation, FailedRollbackComparison, Intervention, Named,
-    RebuildComparison, RebuildProgress, RebuildReport, RunDifference, StuckRun,
-};
+use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, StuckRun};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
-
-/// A function that is called with each run that a rebuild would change.
-pub(crate) type OnDifference<'a> = &'a mut (dyn FnMut(RunDifference) + Send);
-
-/// A function that is called with the progress of a rebuild.
-pub(crate) type OnRebuilt<'a> = &'a mut (dyn FnMut(RebuildProgress) + Send);
 
 /// The store of runs and their history.
 #[derive(Clone)]
@@ -714,19 +705,6 @@ storage! {
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.
         async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: RequestKey) -> Option<Vec<String>>;
-    }
-
-    /// The rebuild of the working set.
-    trait RebuildStorage {
-        /// Rebuilds the working set. If processes are alive, it returns their number instead. Hierarchies at fault are
-        /// left out of a further pass, in a transaction of its own: their rows are gone in the first one. Reports each hierarchy.
-        async fn rebuild(&self, report: OnRebuilt<'_>) -> Result<RebuildReport, i64>;
-
-        /// Reports the runs that a rebuild would change, by a consistent view of the record and the working set.
-        async fn compare_with_record(&self, report: OnDifference<'_>) -> RebuildComparison;
-
-        /// Compares the newest failed rollbacks of the list and of the record, and the newest repeated failures with the record.
-        async fn compare_failed_rollbacks(&self) -> FailedRollbackComparison;
     }
 }
 

@@ -8,13 +8,7 @@ pub(crate) fn now_v7() -> uuid::Uuid {
 }
 
 #[cfg(feature = "simulation")]
-pub(crate) use seeded::{now_v7, seed, without_consuming_ids};
-
-/// Runs `draws` without an effect on ids that are drawn later.
-#[cfg(all(feature = "in-memory", not(feature = "simulation")))]
-pub(crate) fn without_consuming_ids<T>(draws: impl FnOnce() -> T) -> T {
-    draws()
-}
+pub(crate) use seeded::{now_v7, seed};
 
 #[cfg(feature = "simulation")]
 mod seeded {
@@ -36,14 +30,6 @@ mod seeded {
     /// From now on this thread derives its ids from this seed; `None` makes them random again.
     pub(crate) fn seed(seed: Option<u64>) {
         SEED.set(seed.map(|seed| (Uuid::new_v5(&NAMESPACE, &seed.to_be_bytes()), 0)));
-    }
-
-    /// Runs `draws` without an effect on ids that are drawn later.
-    pub(crate) fn without_consuming_ids<T>(draws: impl FnOnce() -> T) -> T {
-        let before = SEED.get();
-        let drawn = draws();
-        SEED.set(before);
-        drawn
     }
 
     pub(crate) fn now_v7() -> Uuid {

@@ -76,6 +76,11 @@ const SAGAS_WITH_RUNS: &str = "
     FROM generate_series(1, 200) n
     CROSS JOIN unnest('{COMMITTED,ROLLED_BACK,ROLLBACK_FAILED}'::scoop.message_event_type[]) AS type
     CROSS JOIN LATERAL (SELECT md5('root' || n || type)::uuid AS root) named;
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT e.cooperation_lineage[1], e.cooperation_lineage[3], e.cooperation_lineage[2], e.cooperation_lineage, e.message_id, 'many',
+           e.coroutine_name, lower(e.type::text)::scoop.run_outcome, e.created_at
+    FROM scoop.message_event e
+    WHERE e.coroutine_name LIKE 'a-saga-of-the-shop-with-a-name-%';
     INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
     SELECT e.cooperation_lineage[1], e.cooperation_lineage[3], e.cooperation_lineage[2], 3, e.coroutine_name, e.message_id,
            e.created_at
@@ -155,7 +160,13 @@ fn failed_children(from: u32, to: u32) -> String {
     format!(
         "INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage)
          SELECT root, 'ROLLED_BACK', 'parcels', 'step', ARRAY[root, md5('parent' || n)::uuid, md5('run' || n)::uuid]
-         FROM generate_series({from}, {to}) n CROSS JOIN LATERAL (SELECT md5('root' || n)::uuid AS root) named"
+         FROM generate_series({from}, {to}) n CROSS JOIN LATERAL (SELECT md5('root' || n)::uuid AS root) named;
+         INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+         SELECT root, id, parent, ARRAY[root, parent, id], root, 'parcels', 'parcels', 'rolled_back', clock_timestamp()
+         FROM generate_series({from}, {to}) n
+         CROSS JOIN LATERAL (
+             SELECT md5('root' || n)::uuid AS root, md5('parent' || n)::uuid AS parent, md5('run' || n)::uuid AS id
+         ) named"
     )
 }
 

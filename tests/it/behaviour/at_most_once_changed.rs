@@ -177,18 +177,6 @@ async fn begun_step_of_a_deployment_that_was_rolled_back_is_not_called_again() -
     Ok(())
 }
 
-/// The beginning is a part of the record, so a rebuilt run is interrupted, too.
-#[tokio::test(flavor = "multi_thread")]
-async fn rebuilt_run_does_not_forget_a_begun_step_that_was_removed() -> Result<()> {
-    let (db, notes) = (Database::new().await, Notes::default());
-    let root = left_by_the_dead::<inserted_once::Paying>(&db, &notes, "inspect").await?;
-    db.execute("DELETE FROM scoop.worker").await;
-    db.client().rebuild_working_set().await?;
-    let (step, notes) = interrupted_in::<original::Paying>(&db, &notes, root).await?;
-    assert_eq!((&*step, notes), ("inspect", vec!["open".to_owned(), "inspect".to_owned()]));
-    Ok(())
-}
-
 /// A run that gives up says so, too: its compensations ask for the interruption.
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_run_with_a_begun_step_says_that_it_was_interrupted() -> Result<()> {

@@ -53,18 +53,3 @@ async fn renamed_step_in_which_the_process_died_does_not_run_again() -> Result<(
     assert_eq!(interrupted.step, "charge");
     Ok(())
 }
-
-/// After a rebuild, too: the beginning is a part of the record.
-#[tokio::test(flavor = "multi_thread")]
-async fn rebuilt_run_whose_process_died_in_the_step_does_not_run_it_again() -> Result<()> {
-    let db = Database::new().await;
-    let root = left_by_the_dead(&db).await?;
-    db.execute("DELETE FROM scoop.worker").await;
-    db.client().rebuild_working_set().await?;
-    let gate = Gate::default();
-    let scoop = db.start((Paying { gate: gate.clone() },)).await?;
-    let outcome = scoop.find(root).await?.ends().await?;
-    assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
-    assert_eq!(gate.arrived(), 0);
-    Ok(())
-}

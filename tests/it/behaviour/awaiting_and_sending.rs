@@ -1,4 +1,4 @@
-//! Signals in transactions of a client, from several programs at once, and in a rebuild.
+//! Signals in transactions of a client, and from several programs at once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -145,30 +145,6 @@ async fn signal_in_a_transaction_comes_with_its_commit() -> Result<()> {
     assert!(!scoop.signal(Paid, "7").id(id).in_transaction(&mut tx).await?, "it is a repetition");
     tx.commit().await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
-    Ok(())
-}
-
-/// A run that awaits a signal is rebuilt as it was, and one that has got its signal goes on.
-#[tokio::test(flavor = "multi_thread")]
-async fn wait_for_a_signal_follows_from_the_record() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = db.scoop().only::<Shipping>().poll_interval(NEVER).start().await?;
-    let orders = [scoop.launch(Order { number: 7 }).await?, scoop.launch(Order { number: 8 }).await?];
-    for order in &orders {
-        order.comes_to(awaits).await?;
-    }
-    scoop.shutdown().await?;
-    let client = db.client();
-    client.signal(Paid, "7").await?;
-    let report = client.rebuild_working_set().await?;
-    assert_eq!((report.before, report.after), (2, 2));
-    assert_eq!(db.texts("SELECT signal_key FROM scoop.run WHERE signal IS NOT NULL").await, ["8"]);
-    let scoop = db.scoop().only::<Shipping>().poll_interval(NEVER).start().await?;
-    let [seventh, eighth] = &orders;
-    assert_eq!(scoop.find(seventh.id()).await?.ends().await?, Outcome::Committed);
-    assert_eq!(scoop.signal(Paid, "8").await?, 1);
-    assert_eq!(scoop.find(eighth.id()).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await?;
     Ok(())
 }
 

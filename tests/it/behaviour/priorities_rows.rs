@@ -1,11 +1,11 @@
-//! Priorities of runs that other programs launch, whose rows are forged or rebuilt.
+//! Priorities of runs that other programs launch, or whose rows are forged.
 
 use std::time::Duration;
 
 use scoop::{Handle, Priority};
 
 use super::*;
-use crate::support::{Database, Gate, Notes, eventually};
+use crate::support::{Database, Gate, Notes};
 
 /// Nothing is found by polling within a test.
 const NEVER: Duration = Duration::from_secs(3_600);
@@ -76,28 +76,6 @@ async fn high_run_that_another_process_launches_is_the_next_of_a_long_backlog() 
     for parcel in backlog.into_iter().chain([high]) {
         assert_eq!(scoop.find(parcel.id()).await?.ends().await?, Outcome::Committed);
     }
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn rebuilt_runs_keep_their_priorities() -> Result<()> {
-    let (db, parcels) = (Database::new().await, Parcels::default());
-    let client = client(&db).await?;
-    launch_each(&client).await?;
-    let priorities = async || -> Result<Vec<String>> {
-        let list = "SELECT priority FROM scoop.runs ORDER BY since";
-        Ok(sqlx::query_scalar(list).fetch_all(db.pool()).await?)
-    };
-    assert_eq!(priorities().await?, ["low", "normal", "high"]);
-    db.execute("UPDATE scoop.run SET context = NULL WHERE topic = 'priorities.parcel'").await;
-    assert_eq!(priorities().await?, ["normal", "normal", "normal"]);
-    client.rebuild_working_set().await?;
-    assert_eq!(priorities().await?, ["low", "normal", "high"]);
-    let scoop = start(&db, &parcels).await?;
-    parcels.gate.open(3);
-    eventually("all have begun", async || parcels.notes.all().len() == 3).await;
-    assert_eq!(parcels.notes.all(), ["high", "normal", "low"]);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -169,31 +169,6 @@ async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Res
     Ok(())
 }
 
-/// The record alone shows what is unfinished.
-#[tokio::test(flavor = "multi_thread")]
-async fn hierarchies_without_their_working_set_are_kept_and_rebuilt() -> Result<()> {
-    let (db, feeds) = (Database::new().await, Feeds::default());
-    let scoop = start(&db, &feeds).await?;
-    let waiting = scoop.launch(Feed { cursor: 2, fails: false }).await?;
-    feeds.gate.arrivals(1).await;
-    let broken = scoop.launch(Feed { cursor: 0, fails: true }).await?;
-    assert!(matches!(broken.ends().await?, Outcome::RollbackFailed(_)));
-    scoop.shutdown_within(Duration::ZERO).await.ok();
-    let pending = db.client().launch(Feed { cursor: 0, fails: false }).await?;
-    db.grow_older(60 * DAY).await;
-    db.execute("DELETE FROM scoop.run WHERE handler <> 'none'").await;
-
-    let pruned = db.client().prune().await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.unfinished, pruned.kept.failed), (0, 2, 1), "{pruned:?}");
-    assert_eq!(db.client().rebuild_working_set().await?.after, 2);
-    feeds.gate.open(10);
-    let scoop = start(&db, &feeds).await?;
-    for handle in [waiting, pending] {
-        assert_eq!(scoop.find(handle.id()).await?.ends().await?, Outcome::Committed);
-    }
-    Ok(())
-}
-
 /// The keys of the locks that a request to roll back, a redelivery and a cancellation take.
 #[tokio::test(flavor = "multi_thread")]
 async fn hierarchy_that_another_transaction_has_locked_is_kept() -> Result<()> {

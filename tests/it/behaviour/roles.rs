@@ -179,7 +179,6 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
     assert_eq!(unhandled.ends().await?, Outcome::Committed);
     scoop.retire_handler("roles.item", "items").drop_pending().await?;
     scoop.shutdown().await?;
-    Scoop::builder().postgres(pool.clone()).client().await?.rebuild_working_set().await?;
     pool.close().await;
     roles.drop(&db).await;
     Ok(())

@@ -55,7 +55,7 @@ impl DueStorage for MemoryStore {
             let parents = late.into_iter().filter_map(|run| {
                 let dropped = state.children(run).filter(|child| child.is_unclaimed());
                 let dropped: Vec<_> = dropped.map(WorkingRow::id).collect();
-                dropped.into_iter().for_each(|child| drop(state.remove((run.0, child))));
+                dropped.into_iter().for_each(|child| drop(state.drop_run((run.0, child))));
                 let row = state.change(run, |row| {
                     (row.giving_up, row.ready_at) = (true, row.ready_at.min(now));
                 })?;

@@ -10,7 +10,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use crate::rebuild::RecordedExecution;
 use crate::store::types::micros_of;
 use crate::tree::RunInfo;
 use crate::util::ids;
@@ -39,6 +38,17 @@ pub(super) struct Event {
     pub(super) begins: Option<RecordedExecution>,
 }
 
+/// A row of `execution`, without its time, which is that of the SUSPENDED before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordedExecution {
+    /// How many executions there were before.
+    pub(super) number: i32,
+    /// The message whose payload counts.
+    pub(super) message: Uuid,
+    /// How many suspensions of the forward path there were before.
+    pub(super) suspensions: u32,
+}
+
 /// A row of `message`.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
@@ -61,16 +71,6 @@ pub(super) struct InterventionRow {
     pub(super) at: OffsetDateTime,
 }
 
-/// A row of `redelivery`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RedeliveryRow {
-    /// The hierarchy of the runs.
-    pub(super) root: Uuid,
-    /// The message launched in place of one that a run had launched.
-    pub(super) copy: Option<Uuid>,
-    pub(super) at: OffsetDateTime,
-}
-
 /// The record of one hierarchy, in the order in which it was written.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
@@ -82,8 +82,8 @@ pub(super) struct EventLog {
     pub(super) interventions: Vec<InterventionRow>,
     /// Repeated failures of rollbacks, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
     pub(super) repeated_failures: Vec<Event>,
-    /// The messages that had no handler at their launch, and were delivered later.
-    pub(super) redeliveries: BTreeMap<Uuid, RedeliveryRow>,
+    /// The messages that had no handler at their launch, and were delivered later, each with the hierarchy of its runs.
+    pub(super) redeliveries: BTreeMap<Uuid, Uuid>,
     /// Positions in `events`, by the last of the lineage.
     by_run: BTreeMap<Uuid, Vec<usize>>,
     /// The position of the SUSPENDED before the newest execution, by the id of the run.
@@ -243,13 +243,6 @@ impl EventLog {
         let read: Vec<_> = first.iter().chain(last).map(|at| &self.interventions[*at]).collect();
         let left_out = (all.len() - read.len()).min(RunInfo::LEFT_OUT_MAX);
         (read, left_out)
-    }
-
-    /// When the message of this launch was delivered to handlers registered later, if it started the hierarchy.
-    pub(super) fn redelivered_at(&self, event: &Event) -> Option<OffsetDateTime> {
-        let redelivered =
-            self.redeliveries.get(&event.message).filter(|_| event.kind == EventKind::Emitted)?;
-        redelivered.copy.is_none().then_some(redelivered.at)
     }
 
     /// The events whose lineage ends with this id, oldest first.

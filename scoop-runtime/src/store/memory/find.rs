@@ -319,7 +319,7 @@ impl State {
     }
 
     /// The latest failure of its rollback, if that has failed before.
-    fn rollback_failure(&self, row: &WorkingRow) -> Option<&Failure> {
+    pub(super) fn rollback_failure(&self, row: &WorkingRow) -> Option<&Failure> {
         let record = &self.hierarchy(row.root())?.record;
         record.newest_failure(record.unsettled_of(row.id())?).exception.as_ref()
     }

@@ -120,7 +120,7 @@ mod tables {
     use scoop_core::read_output_name;
 
     use super::MemoryStore;
-    use crate::simulation::{BegunStep, Execution, Output, Tables};
+    use crate::simulation::{BegunStep, EndedRun, Execution, Output, Tables};
 
     impl MemoryStore {
         pub(crate) fn tables(&self) -> Tables {
@@ -149,6 +149,17 @@ mod tables {
                     Some(Execution { run: event.lineage.id(), number, began_at: event.at.into() })
                 });
                 tables.executions.extend(executions);
+                let ended = hierarchy.ended.values().map(|ended| EndedRun {
+                    lineage: ended.last.lineage.clone(),
+                    message_id: ended.last.message_id,
+                    handler: ended.last.handler.to_string(),
+                    outcome: ended.outcome,
+                    failure: ended.last.failure.clone(),
+                    rollback_failure: ended.last.rollback_failure.clone(),
+                    context: ended.last.context.clone(),
+                    ended_at: ended.last.last_event_at.into(),
+                });
+                tables.ended_runs.extend(ended);
             }
             tables
         }

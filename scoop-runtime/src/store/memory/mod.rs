@@ -24,7 +24,6 @@ mod limit;
 mod pause;
 mod queue;
 mod ready_queue;
-mod rebuild;
 mod redelivery;
 mod repair;
 mod requests;
@@ -44,12 +43,12 @@ mod wake;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::clock::Clock;
-#[cfg(feature = "simulation")]
-pub use self::faults::FaultLink;
 use self::faults::Faults;
 pub use self::inspect::{LoggedEvent, WorkingRun};
 pub(crate) use self::session::MemorySession;
 use self::state::State;
+#[cfg(feature = "simulation")]
+pub use self::{faults::FaultLink, row::RunOutcome};
 use crate::completion::Completions;
 
 /// The handle of one process to a database in memory. Cheap to clone.

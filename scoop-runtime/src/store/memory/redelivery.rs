@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::event_log::{Event, RedeliveryRow};
+use super::event_log::Event;
 use super::launch::min_deadline;
 use super::row::WorkingRow;
 use super::state::{Hierarchy, State, after, child_of, later};
@@ -71,8 +71,7 @@ impl State {
             return;
         };
         let payload = record.messages.get(&emitted.message).map(|message| message.payload.clone());
-        let copy = copied.then_some(message);
-        record.redeliveries.insert(emitted.message, RedeliveryRow { root, copy, at });
+        record.redeliveries.insert(emitted.message, root);
         if copied {
             self.publish(root, message, topic, payload.unwrap_or_default());
             let launched = Event::new(EventKind::Emitted, message, Lineage::root(root), at);

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::error_queue::FailedRun;
 use super::event_log::{Event, EventLog, InterventionRow};
-use super::row::{RowState, WorkingRow};
+use super::row::{RowState, RunOutcome, WorkingRow};
 use super::state::{Hierarchy, Registration, RowKey, State, after, later};
 use crate::find::{BLOCKING_MAX, BlockingRuns, DecisionWait, FAILED_BELOW_READ};
 use crate::repair::{
@@ -234,12 +234,18 @@ impl State {
     }
 
     fn carry_out(&mut self, root: Uuid, decision: &Decision, now: OffsetDateTime) {
-        for written in &decision.events {
-            if let Some(event) = written.event(now) {
-                self.append(event);
-            }
+        for id in &decision.dropped {
+            self.drop_run((root, *id));
         }
-        decision.dropped.iter().for_each(|id| drop(self.remove((root, *id))));
+        for event in decision.events.iter().filter_map(|written| written.event(now)) {
+            let ended = self.hierarchies.get_mut(&root).map(|hierarchy| &mut hierarchy.ended);
+            let ended = ended.and_then(|ended| ended.get_mut(&event.lineage.id()));
+            if let Some(ended) = ended.filter(|_| event.kind == EventKind::RolledBack) {
+                (ended.outcome, ended.last.rollback_failure) = (RunOutcome::RolledBack, None);
+                (ended.last.context, ended.last.last_event_at) = (event.context.clone(), now);
+            }
+            self.append(event);
+        }
         decision.revived.iter().for_each(|revived| self.revive(root, revived, now));
         for id in &decision.cleared {
             self.change((root, *id), |row| {
@@ -257,6 +263,7 @@ impl State {
             return;
         };
         let run = (root, revived.id);
+        self.hierarchies.entry(root).or_default().ended.remove(&revived.id);
         if self.row(run).is_none() {
             self.insert(fresh);
             return;

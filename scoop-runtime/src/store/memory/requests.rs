@@ -153,7 +153,7 @@ impl State {
                 && row.rollback_since.is_none()
                 && row.parent.is_some_and(giving_up)
         });
-        dropped.into_iter().for_each(|id| drop(self.remove((root, id))));
+        dropped.into_iter().for_each(|id| drop(self.drop_run((root, id))));
     }
 
     /// Requests the rollback of the runs that handled a message, all of them finished.

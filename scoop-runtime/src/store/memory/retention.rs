@@ -21,7 +21,6 @@ use crate::store::{
     Rest, RetentionStorage,
 };
 use crate::util::format::system_time;
-use crate::util::ids;
 
 /// The topics of messages about failed runs begin with this.
 const FAILED_TOPICS: &str = "scoop.failed";
@@ -454,9 +453,6 @@ impl State {
             failed.any(|event| !is_settled(event.message, event.handler.as_deref().unwrap_or_default()));
         if is_unsettled && !is_injected(Bug::DeleteAwaiting) {
             return Judgement { verdict: PruneVerdict::Failed, kept };
-        }
-        if !ids::without_consuming_ids(|| self.rebuilt(root, self.now(), 1)).is_empty() {
-            return Judgement { verdict: PruneVerdict::Unfinished, kept };
         }
         let about = message.payload.get("hierarchy").filter(|_| message.topic.starts_with(FAILED_TOPICS));
         let about = about.and_then(|about| Uuid::try_parse(about.as_str()?).ok());

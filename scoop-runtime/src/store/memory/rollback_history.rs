@@ -8,11 +8,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::event_log::{Event, EventLog};
+use super::event_log::{Event, EventLog, RecordedExecution};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
 use crate::bug::{Bug, is_injected};
-use crate::rebuild::RecordedExecution;
 use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
 use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};

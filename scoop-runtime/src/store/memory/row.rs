@@ -72,6 +72,28 @@ pub(super) struct WorkingRow {
     pub(super) turn: u64,
 }
 
+/// What became of a run that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "simulation"), expect(unreachable_pub, reason = "only a simulation shows it"))]
+pub enum RunOutcome {
+    /// It committed.
+    Committed,
+    /// It is rolled back.
+    RolledBack,
+    /// Its rollback failed, and no operator has had it continue.
+    RollbackFailed,
+    /// It never began, or an operator let it go with the run above it.
+    Dropped,
+}
+
+/// A run that has ended: a row of `ended_run`.
+#[derive(Clone, Debug)]
+pub(super) struct EndedRow {
+    pub(super) outcome: RunOutcome,
+    /// What it was in the end.
+    pub(super) last: WorkingRow,
+}
+
 /// The place of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum IndexKey {

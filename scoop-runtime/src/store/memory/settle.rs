@@ -10,12 +10,11 @@ use uuid::Uuid;
 use super::super::settlement::{EmissionRow, Ending, EventRow, ForgottenChildren, RollbackRequestRow};
 use super::MemoryStore;
 use super::error_queue::FailedRun;
-use super::event_log::Event;
+use super::event_log::{Event, RecordedExecution};
 use super::launch::min_deadline;
-use super::row::{RowState, WorkingRow};
+use super::row::{RowState, RunOutcome, WorkingRow};
 use super::state::{State, child_of, later, micros};
 use crate::bug::{Bug, is_injected};
-use crate::rebuild::RecordedExecution;
 use crate::store::{ClaimKey, SettleResult, SettleStorage, Settlement, Unhandled};
 
 impl SettleStorage for MemoryStore {
@@ -42,6 +41,27 @@ struct SettleStep<'a> {
     started: BTreeSet<String>,
     /// Whether it has children to wait for.
     waits: bool,
+}
+
+impl SettleStep<'_> {
+    /// What becomes of a run that ends.
+    fn outcome(&self) -> RunOutcome {
+        match self.settlement {
+            Settlement { rollback_failure: Some(_), .. } => RunOutcome::RollbackFailed,
+            Settlement { rolling_back: true, .. } => RunOutcome::RolledBack,
+            _ => RunOutcome::Committed,
+        }
+    }
+}
+
+impl WorkingRow {
+    /// What a run is in the end.
+    fn ends_as(&mut self, step: &SettleStep<'_>) {
+        self.failure.clone_from(&step.settlement.failure);
+        self.rollback_failure.clone_from(&step.settlement.rollback_failure);
+        self.context = step.knows.clone();
+        self.last_event_at = step.last_event;
+    }
 }
 
 impl State {
@@ -238,6 +258,8 @@ impl State {
         if settlement.ends == Some(Ending::Unnoted)
             || is_injected(Bug::SwallowFailure) && settlement.ends.is_some()
         {
+            self.change(run, |row| row.ends_as(step));
+            self.add_end(run, step.outcome());
             self.remove(run);
             return settled(RowState::Ended, held.give_up_at);
         }
@@ -297,6 +319,9 @@ impl State {
             }
             (row.attempts, row.retries, row.reason) = (0, 0, None);
         });
+        if state == RowState::Ended {
+            self.add_end(run, step.outcome());
+        }
         settled(state, give_up_at)
     }
 

@@ -18,7 +18,7 @@ use super::limit::Parked;
 use super::queue::Leases;
 use super::ready_queue::{ReadyQueue, ReadyRun};
 use super::retention::Retention;
-use super::row::{Held, IndexKey, Lane, RowState, WorkingRow};
+use super::row::{EndedRow, Held, IndexKey, Lane, RowState, RunOutcome, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
@@ -56,6 +56,7 @@ pub(super) struct OpenSession {
 #[derive(Default)]
 pub(super) struct Hierarchy {
     pub(super) rows: BTreeMap<Uuid, WorkingRow>,
+    pub(super) ended: BTreeMap<Uuid, EndedRow>,
     pub(super) record: EventLog,
     pub(super) begun_steps: Vec<BegunStepRow>,
     children: BTreeMap<Uuid, Children>,
@@ -167,7 +168,7 @@ impl State {
         self.row((key.root, key.id)).filter(|row| row.is_claimed_under(key))
     }
 
-    /// Puts a run into the working set that is not in it.
+    /// Puts a run into the working set that is not in it. It may have ended before.
     pub(super) fn insert(&mut self, mut row: WorkingRow) {
         let (root, id) = (row.root(), row.id());
         self.turns += 1;
@@ -182,6 +183,7 @@ impl State {
             children.open += usize::from(row.state != RowState::Ended);
         }
         let lane = row.lane();
+        hierarchy.ended.remove(&id);
         hierarchy.rows.insert(id, row);
         self.index((root, id), lane, index_key);
     }
@@ -214,6 +216,41 @@ impl State {
             self.notify_if_unsettled(root);
         }
         self.row((root, id))
+    }
+
+    /// Records the end of a run in the working set.
+    pub(super) fn add_end(&mut self, (root, id): RowKey, outcome: RunOutcome) {
+        if let Some(hierarchy) = self.hierarchies.get_mut(&root)
+            && let Some(last) = hierarchy.rows.get(&id)
+        {
+            let ended = EndedRow { outcome, last: last.clone() };
+            hierarchy.ended.entry(id).or_insert(ended);
+        }
+    }
+
+    /// Takes a run out of the working set that is not executed any more; see `scoop.dropped_run` in `0003_views.sql`.
+    pub(super) fn drop_run(&mut self, run: RowKey) -> Option<WorkingRow> {
+        let row = self.row(run)?;
+        let latest = self.rollback_failure(row).cloned();
+        let record = &self.hierarchy(run.0)?.record;
+        let done = record.of_handler(row.message_id, EventKind::Committed, &row.handler);
+        let done =
+            done.filter(|_| row.rollback_requested && row.is_unclaimed() && !row.rollback_failed_before);
+        let outcome = match &done {
+            Some(_) => RunOutcome::Committed,
+            None if row.rollback_failed_before => RunOutcome::RollbackFailed,
+            None => RunOutcome::Dropped,
+        };
+        let done = done.map(|done| (done.at, done.context.clone()));
+        self.change(run, |row| {
+            row.rollback_failure =
+                latest.filter(|_| row.rollback_failed_before).or(row.rollback_failure.take());
+            if let Some((at, context)) = done {
+                (row.last_event_at, row.context, row.failure) = (at, context, None);
+            }
+        });
+        self.add_end(run, outcome);
+        self.remove(run)
     }
 
     /// Takes a run out of the working set.

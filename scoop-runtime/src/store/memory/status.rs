@@ -125,7 +125,7 @@ impl EventLog {
     /// The row of a launched message without a handler.
     fn unhandled_row(&self, event: &Event) -> RunRow {
         let topic = self.topic_of(event.message);
-        let redelivered = self.redeliveries.get(&event.message).map(|redelivered| redelivered.root);
+        let redelivered = self.redeliveries.get(&event.message).copied();
         let at = Some(system_time(event.at));
         RunRow::unhandled(event.lineage.clone(), event.message, &topic, at, redelivered)
     }

@@ -189,7 +189,7 @@ impl SubscriptionStorage for MemoryStore {
             let (mut dropped, mut parents) = (0, vec![]);
             if pending == PendingRuns::Drop {
                 state.mark_dropped(topic, handler);
-                let gone = std::mem::take(&mut left).into_iter().filter_map(|run| state.remove(run));
+                let gone = std::mem::take(&mut left).into_iter().filter_map(|run| state.drop_run(run));
                 let gone: Vec<_> = gone.collect();
                 dropped = gone.len();
                 let parent = |row: &WorkingRow| {

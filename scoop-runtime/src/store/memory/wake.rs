@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::event_log::Event;
-use super::row::{Lane, RowState, WorkingRow};
+use super::row::{Lane, RowState, RunOutcome, WorkingRow};
 use super::state::{RowKey, State, after, later};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
@@ -130,8 +130,11 @@ impl State {
         if bug_never_wakes(run) {
             return None;
         }
+        let now = self.now();
+        let at = later(now, self.row(run)?.last_event_at).max(after(at));
+        self.change(run, |row| row.last_event_at = at);
+        self.add_end(run, RunOutcome::Committed);
         let row = self.remove(run)?;
-        let at = later(self.now(), row.last_event_at).max(after(at));
         let committed = CommittedParent::of(&row.lineage, row.parent, at);
         self.append(Event {
             handler: Some(row.handler),

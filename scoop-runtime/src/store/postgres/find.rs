@@ -63,7 +63,7 @@ impl FindStorage for PostgresStore {
         let rows = sqlx::query(self.sql.run_page_finished.clone())
             .bind(&filter.handler)
             .bind(&filter.topic)
-            .bind(names(filter.ends().into_iter().filter_map(RunPhase::end)).unwrap_or_default())
+            .bind(filter.ends().into_iter().map(outcome).collect::<Vec<_>>())
             .bind(filter.since)
             .bind(filter.until)
             .bind(&filter.code)
@@ -94,8 +94,11 @@ impl FindStorage for PostgresStore {
         let read_at = system_time(self.now().await?.latest);
         let join = self.join_wait(run).await?;
         let Some(row) = row else {
-            let ended =
-                sqlx::query(self.sql.run_explain_ended.clone()).bind(run).first(&self.sessions).await?;
+            let ended = sqlx::query(self.sql.run_explain_ended.clone())
+                .bind(root)
+                .bind(run)
+                .first(&self.sessions)
+                .await?;
             let ended = ended.map(|row| read_finished(&RunFilter::default(), &row)).transpose()?.flatten();
             let Some((_, ended)) = ended else {
                 return Ok(None);
@@ -398,10 +401,15 @@ pub(super) fn phase(row: &PgRow) -> sqlx::Result<RunPhase> {
     name.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))
 }
 
-/// The kind of an end.
+/// The outcome of an ended run.
 fn end(row: &PgRow) -> sqlx::Result<RunPhase> {
-    let kind: &str = row.try_get("type")?;
-    RunPhase::of_end(kind).ok_or_else(|| sqlx::Error::Decode(format!("`{kind}` is no end of a run").into()))
+    let outcome: &str = row.try_get("outcome")?;
+    outcome.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))
+}
+
+/// The label of an outcome in the type `scoop.run_outcome`.
+fn outcome(end: RunPhase) -> String {
+    end.name().replace(' ', "_")
 }
 
 /// A list of names; `None` if it is empty.
@@ -524,7 +532,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
         hierarchy: lineage.root_id().into(),
         parent: parent.map(|parent| parent.id().into()),
         handler: row.try_get("handler")?,
-        topic: row.try_get::<Option<_>, _>("topic")?.unwrap_or_default(),
+        topic: row.try_get("topic")?,
         message_id: row.try_get("message_id")?,
         phase,
         since: system_time(at.time()),

@@ -25,7 +25,6 @@ mod pool;
 mod preflight;
 mod query_ext;
 mod queue;
-mod rebuild;
 mod redelivery;
 mod repair;
 mod requests;

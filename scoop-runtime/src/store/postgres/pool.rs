@@ -246,15 +246,6 @@ impl Sessions {
         })
     }
 
-    /// A connection to read from, with one statement after another, each of which sees what was
-    /// committed before it.
-    pub(crate) async fn reader(&self) -> sqlx::Result<ReadConnection> {
-        Ok(match self.route {
-            Route::Direct => ReadConnection::Connection(self.session().await?.connection),
-            Route::Proxied => ReadConnection::Transaction(self.begin().await?),
-        })
-    }
-
     /// Begins a transaction.
     pub(crate) async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         self.begin_with(BEGIN).await
@@ -466,33 +457,6 @@ impl Drop for Reading {
     fn drop(&mut self) {
         if let Some(connection) = &mut self.0 {
             connection.close_on_drop();
-        }
-    }
-}
-
-/// A borrowed connection.
-pub(crate) enum ReadConnection {
-    Connection(PoolConnection<Postgres>),
-    /// Rolled back in the end.
-    Transaction(Transaction<'static, Postgres>),
-}
-
-impl Deref for ReadConnection {
-    type Target = PgConnection;
-
-    fn deref(&self) -> &PgConnection {
-        match self {
-            Self::Connection(connection) => connection,
-            Self::Transaction(transaction) => transaction,
-        }
-    }
-}
-
-impl DerefMut for ReadConnection {
-    fn deref_mut(&mut self) -> &mut PgConnection {
-        match self {
-            Self::Connection(connection) => connection,
-            Self::Transaction(transaction) => transaction,
         }
     }
 }

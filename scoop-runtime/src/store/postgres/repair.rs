@@ -264,7 +264,7 @@ impl PostgresStore {
         decision: &Decision,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
-        // In the order of a settlement, and of a rebuild: first rows of `run`, then those of `rollback_failure`.
+        // In the order of a settlement: first rows of `run`, then those of `rollback_failure`.
         sqlx::query(self.sql.run_delete_many.clone())
             .bind(root)
             .bind(&decision.dropped)

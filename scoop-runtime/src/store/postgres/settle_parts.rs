@@ -11,10 +11,11 @@ macro_rules! rules {
 }
 
 /// A rule that names another one stands before it.
-const RULES: [(&str, &str); 10] = rules![
+const RULES: [(&str, &str); 11] = rules![
     progress,
     suspended_event,
     ended_event,
+    ended_run,
     event_columns,
     message_at,
     message_ready_at,

@@ -1,6 +1,6 @@
 //! The parts that several statements have in common: those of claims in `sql/claim/`, where only the runs that are taken differ, the
 //! queues of a worker there that are worth a look,
-//! the sagas with ended runs in `sql/ended/`, and the runs that a cancellation is about in `sql/cancel/`.
+//! the sagas with ended runs and what is shown of these in `sql/ended/`, and the runs that a cancellation is about in `sql/cancel/`.
 
 use super::settle_parts::without_comments;
 
@@ -8,6 +8,8 @@ const TAKEN: &str = include_str!("../../../sql/claim/taken.sql");
 const NEAR_QUEUES: &str = include_str!("../../../sql/claim/near_queues.sql");
 const UNDER_KEY: &str = include_str!("../../../sql/claim/under_key.sql");
 const ENDED_HANDLERS: &str = include_str!("../../../sql/ended/handlers.sql");
+const ENDED_SHOWN: &str = include_str!("../../../sql/ended/shown.sql");
+const ENDED_BY: &str = include_str!("../../../sql/ended/by.sql");
 const CANCELLED_RUNS: &str = include_str!("../../../sql/cancel/runs.sql");
 
 /// The statement with the common parts in place of their names in braces.
@@ -24,5 +26,7 @@ pub(super) fn complete(text: &str) -> String {
         text.replace("{cancelled_runs}", &without_comments(CANCELLED_RUNS))
     } else {
         text.replace("{ended_handlers}", &without_comments(ENDED_HANDLERS))
+            .replace("{ended_shown}", &without_comments(ENDED_SHOWN))
+            .replace("{ended_by}", &without_comments(ENDED_BY))
     }
 }

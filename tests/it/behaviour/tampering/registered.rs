@@ -59,7 +59,7 @@ fn damaged_rows_of_a_saga_and_its_process_hurt_no_other_saga() -> Result<()> {
 
 async fn sagas_are_damaged(seed: u64) -> Result<()> {
     let (db, mut dice) = (Database::new().await, Dice(seed));
-    let columns = Columns::of(&db, &["handler", "worker", "definition", "schedule"], &[]).await;
+    let columns = Columns::of(&db, &["handler", "worker", "definition", "schedule"]).await;
     let (supply, strokes) = (Gate::default(), Gate::default());
     supply.open(1_000_000);
     strokes.open(1_000_000);

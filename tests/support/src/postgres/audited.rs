@@ -3,8 +3,8 @@
 use scoop::__private::{Registration, inventory};
 use scoop::{Definition, EventKind, Failure, Lineage, SignalKey};
 use scoop_audit::{
-    AwaitedSignal, BegunStep, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal,
-    Quiescence, Redelivery, Subscription, Tables, audit,
+    AwaitedSignal, BegunStep, EndedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput,
+    LoggedSignal, Quiescence, Redelivery, RunOutcome, Subscription, Tables, audit,
 };
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -45,6 +45,10 @@ const BEGUN_STEPS: &str = "SELECT run, step, instance, begun_at FROM {schema}.be
 const EXECUTIONS: &str = "SELECT run, number, began_at FROM {schema}.execution";
 
 const FAILED_ROLLBACKS: &str = "SELECT run FROM {schema}.rollback_failure";
+
+const ENDED_RUNS: &str = "
+    SELECT lineage, message_id, handler, outcome::text, failure, rollback_failure, coalesce(context, '{}'), ended_at
+    FROM {schema}.ended_run";
 
 /// Whether a run is unfinished, apart from stuck ones and those that wait for them.
 const UNFINISHED: &str = "
@@ -137,6 +141,31 @@ pub async fn tables(tx: &mut PgConnection, schema: &str) -> sqlx::Result<Tables>
         begun_steps: sqlx::query(sql(BEGUN_STEPS)).try_map(begun).fetch_all(&mut *tx).await?,
         executions: sqlx::query(sql(EXECUTIONS)).try_map(execution).fetch_all(&mut *tx).await?,
         failed_rollbacks: sqlx::query_scalar(sql(FAILED_ROLLBACKS)).fetch_all(&mut *tx).await?,
+        ended_runs: sqlx::query(sql(ENDED_RUNS)).try_map(|row| ended_run(&row)).fetch_all(&mut *tx).await?,
+    })
+}
+
+fn ended_run(row: &PgRow) -> sqlx::Result<EndedRun> {
+    let failure = |column| {
+        let stored: Option<Json<Failure>> = row.try_get(column)?;
+        Ok::<_, sqlx::Error>(stored.map(|Json(failure)| failure))
+    };
+    let outcome = match row.try_get::<&str, _>(3)? {
+        "committed" => RunOutcome::Committed,
+        "rolled_back" => RunOutcome::RolledBack,
+        "rollback_failed" => RunOutcome::RollbackFailed,
+        "dropped" => RunOutcome::Dropped,
+        other => panic!("an unknown outcome `{other}`"),
+    };
+    Ok(EndedRun {
+        lineage: Lineage::from_ids(row.try_get(0)?).expect("a lineage"),
+        message: row.try_get(1)?,
+        handler: row.try_get(2)?,
+        outcome,
+        failure: failure(4)?,
+        rollback_failure: failure(5)?,
+        context: row.try_get::<Json<_>, _>(6)?.0,
+        ended_at: row.try_get(7)?,
     })
 }
 

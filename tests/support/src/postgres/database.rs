@@ -88,7 +88,7 @@ impl Database {
     /// `parked_since` of `run`), and those of schedules, pauses and rates. In memory, where the clock moves, these times come.
     /// A new column with a time of `0001_tables.sql` belongs into the list.
     pub async fn grow_older(&self, by: Duration) {
-        const TIMES: [(&str, &[&str]); 15] = [
+        const TIMES: [(&str, &[&str]); 16] = [
             ("message", &["created_at"]),
             ("message_event", &["created_at"]),
             ("return_value", &["created_at"]),
@@ -103,6 +103,7 @@ impl Database {
             ("handler", &["since", "retired_at", "dropped_at"]),
             ("kept_hierarchy", &["since"]),
             ("kept_key", &["until"]),
+            ("ended_run", &["ended_at"]),
             ("run", &["last_event_at", "rollback_since", "rollback_started_at", "execution_since"]),
         ];
         // No program deletes hierarchies meanwhile: it locks the same rows in another order.

@@ -253,33 +253,6 @@ const SETTLED_FAILURES: &str = "
     FROM generate_series({from}, {to}) n;
     DELETE FROM scoop.rollback_failure f WHERE f.handler LIKE 'settled%'";
 
-#[tokio::test]
-async fn comparison_of_failed_rollbacks_reads_the_newest() {
-    let pool = database("compared_failures").await;
-    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
-    let execute =
-        async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
-    let mut blocks = vec![];
-    for (from, to, children) in [(1, 300, 400), (301, 20_000, 4_000)] {
-        execute(SETTLED_FAILURES.replace("{from}", &from.to_string()).replace("{to}", &to.to_string())).await;
-        execute(FAILED_CHILDREN.replace("{of}", &children.to_string())).await;
-        execute("VACUUM ANALYZE".into()).await;
-        let plan = carried_out(&pool, "rollback_failure_compare", "100, 1000, 100").await;
-        assert_eq!(plan["Actual Rows"].as_f64(), Some(1.0), "none differs");
-        blocks.push(blocks_read(&plan));
-    }
-    assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks among few and many");
-    let store = PostgresStore::new(
-        Sessions::new(&pool, 1, &ConnectionSettings::default()),
-        &Schema::new("scoop").unwrap(),
-    );
-    execute("DELETE FROM scoop.rollback_failure".into()).await;
-    let compared = store.compare_failed_rollbacks().await.unwrap();
-    assert_eq!(compared.different.len(), 100, "{} compared", compared.compared);
-    assert!(compared.different.iter().all(crate::RunDifference::is_unlisted_failure));
-    done(pool).await;
-}
-
 /// Two messages with `{of}` handlers each, in a hierarchy with as many other runs. All runs of the first have ended, those of the second
 /// await an operator.
 const HANDLED_BY_MANY: &str = "

@@ -147,7 +147,6 @@ async fn an_execution_costs_the_same_after_many_others() {
             ("run_history", "md5('run')::uuid, 'saga', 'Rollback of ', 100, NULL"),
             ("run_children", &*children),
             ("run_tree", &*format!("md5('message0')::uuid, {WHOLE_TREE}")),
-            ("run_outputs", "md5('run')::uuid, 'saga', '{Output of fetch#0000200000}'"),
         ] {
             let plan = carried_out(&pool, statement, asked).await;
             let blocks = blocks_read(&plan);

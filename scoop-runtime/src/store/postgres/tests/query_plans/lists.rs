@@ -15,6 +15,11 @@ const LISTED: &str = "
     FROM generate_series(1, {size}) n
     CROSS JOIN LATERAL unnest(
         CASE WHEN n % 100 = 0 THEN '{SEEN,ROLLING_BACK,ROLLED_BACK}' ELSE '{SEEN,COMMITTED}' END::text[]) AS type;
+    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, ARRAY[root, id], md5('{size}listed' || n)::uuid, 'listed', 'listed' || n % 10,
+           CASE WHEN n % 100 = 0 THEN 'rolled_back' ELSE 'committed' END::scoop.run_outcome, now() + n * interval '1 second'
+    FROM generate_series(1, {size}) n
+    CROSS JOIN LATERAL (SELECT md5('{size}root' || n)::uuid AS root, md5('{size}run' || n)::uuid AS id) ids;
     INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, epoch, ready_at, last_event_at)
     SELECT md5('{size}asleep' || n)::uuid, id, ARRAY[md5('{size}asleep' || n)::uuid, id],
            md5('{size}message' || n)::uuid, 'listed', 'listed' || n % 10, 'ready', 1, now() + interval '1 day', now()
@@ -29,8 +34,8 @@ async fn page_of_runs_costs_the_same_among_many() {
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
     let all = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102, false";
     let of_one = "'listed3', NULL, NULL, '{sleeping}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 200, true";
-    let ended = "NULL, NULL, '{COMMITTED,ROLLED_BACK}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
-    let undone = "'listed0', NULL, '{ROLLED_BACK}', NULL, NULL, 'none', NULL, NULL, NULL, 51, 200";
+    let ended = "NULL, NULL, '{committed,rolled_back}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
+    let undone = "'listed0', NULL, '{rolled_back}', NULL, NULL, 'none', NULL, NULL, NULL, 51, 200";
     let mut blocks = vec![];
     for size in [3_000, 30_000] {
         execute(LISTED.replace("{size}", &size.to_string())).await;
@@ -54,10 +59,12 @@ async fn page_of_runs_costs_the_same_among_many() {
 
 /// Ends of runs of so many sagas, in turn, at so many times.
 const ENDS: &str = "
-    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
-    SELECT gen_random_uuid(), 'COMMITTED', 'saga' || n % {sagas}, ARRAY[gen_random_uuid(), gen_random_uuid()],
+    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT root, id, ARRAY[root, id], gen_random_uuid(), 'ended', 'saga' || n % {sagas}, 'committed',
            '2020-01-01Z'::timestamptz - n % {times} * interval '1 second'
-    FROM generate_series(1, {ends}) n";
+    FROM generate_series(1, {ends}) n
+    -- of each row, so that the ids differ
+    CROSS JOIN LATERAL (SELECT gen_random_uuid() AS root, gen_random_uuid() AS id WHERE n > 0) ids";
 
 fn ends(sagas: u32, times: u32, ends: u32) -> AssertSqlSafe<String> {
     let numbers = [("{sagas}", sagas), ("{times}", times), ("{ends}", ends)];
@@ -74,7 +81,7 @@ async fn page_of_ended_runs_looks_up_one_end_of_each_saga() {
     sqlx::raw_sql(ends(SAGAS, 100_000, 30 * SAGAS)).execute(&pool).await.unwrap();
     sqlx::raw_sql("VACUUM ANALYZE").execute(&pool).await.unwrap();
     for place in ["NULL, NULL", "'2020-01-01Z'::timestamptz - interval '4 hours', gen_random_uuid()"] {
-        let values = format!("NULL, NULL, '{{COMMITTED}}', NULL, NULL, NULL, NULL, {place}, 51, 102");
+        let values = format!("NULL, NULL, '{{committed}}', NULL, NULL, NULL, NULL, {place}, 51, 102");
         let plan = carried_out(&pool, "run_page_finished", &values).await;
         assert_eq!(plan["Actual Rows"].as_f64(), Some(51.0), "from {place}");
         let blocks = blocks_read(&plan);
@@ -93,15 +100,15 @@ async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
         Sessions::new(&pool, 1, &ConnectionSettings::default()),
         &Schema::new("scoop").unwrap(),
     );
-    let times = "SELECT DISTINCT created_at FROM scoop.message_event ORDER BY 1";
+    let times = "SELECT DISTINCT ended_at FROM scoop.ended_run ORDER BY 1";
     let times: Vec<OffsetDateTime> = sqlx::query_scalar(times).fetch_all(&pool).await.unwrap();
     for (since, until) in
         [(None, None), (Some(times[2]), None), (None, Some(times[4])), (Some(times[1]), Some(times[5]))]
     {
         let in_order = "
-            SELECT cooperation_lineage[2] FROM scoop.message_event
-            WHERE created_at >= coalesce($1, '-infinity') AND created_at < coalesce($2, 'infinity')
-            ORDER BY created_at DESC, 1 DESC";
+            SELECT id FROM scoop.ended_run
+            WHERE ended_at >= coalesce($1, '-infinity') AND ended_at < coalesce($2, 'infinity')
+            ORDER BY ended_at DESC, id DESC";
         let in_order = sqlx::query_scalar(in_order).bind(since).bind(until);
         let in_order: Vec<Uuid> = in_order.fetch_all(&pool).await.unwrap();
         let filter = RunFilter { since, until, ..RunFilter::default() };

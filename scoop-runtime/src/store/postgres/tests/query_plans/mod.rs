@@ -7,7 +7,6 @@ mod followers;
 mod histories;
 mod lists;
 mod payloads;
-mod rebuilds;
 mod retention;
 mod signals;
 mod trees;
@@ -24,15 +23,15 @@ use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statemen
 use super::{database, done};
 use crate::find::{CountLimits, PageSize, RunFilter};
 use crate::store::{
-    ExpiredSignals, FindStorage as _, Page, RebuildStorage as _, RepairStorage as _, RequestStorage as _,
-    SignalStorage as _, StatusStorage as _,
+    ExpiredSignals, FindStorage as _, Page, RepairStorage as _, RequestStorage as _, SignalStorage as _,
+    StatusStorage as _,
 };
 use crate::tree::{Extent, RunRow};
 use crate::{RepairStatus, RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 102] = [
+const HOT: [&str; 99] = [
     "run_claim",
     "limit_lock",
     "limit_follow",
@@ -110,9 +109,6 @@ const HOT: [&str; 102] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
-    "rebuild_compare",
-    "repeated_failure_unmatched",
-    "rollback_failure_compare",
     "rollback_failure_count",
     "rollback_failure_page",
     "event_insert_operator",
@@ -139,7 +135,7 @@ const HOT: [&str; 102] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 15] = [
+const WALKS: [&str; 14] = [
     "limit_unpark_orphaned",
     "run_next_due",
     "handler_list_ready",
@@ -149,7 +145,6 @@ const WALKS: [&str; 15] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
-    "rollback_failure_compare",
     "rollback_failure_count",
     "run_durations",
     "entity_names",
@@ -158,8 +153,9 @@ const WALKS: [&str; 15] = [
 ];
 
 /// The tables that grow.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "on run",
+    "on ended_run",
     "on message",
     "on message_event",
     "on return_value",
@@ -228,7 +224,6 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_count_repetitions" => {
             ("uuid, text, timestamptz, text[], timestamptz", "gen_random_uuid(), '', now(), '{}', NULL")
         }
-        "run_outputs" => ("uuid, text, text[]", "gen_random_uuid(), '', NULL"),
         "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
         "run_stop_deadlines" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "settle_advance_one" | "settle_advance_value_one" => (
@@ -368,12 +363,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_page_finished" => (
             "text, text, text[], timestamptz, timestamptz, text, int, timestamptz, uuid, bigint, bigint",
-            "NULL, NULL, '{COMMITTED}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
+            "NULL, NULL, '{committed}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
         ),
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
-        "repeated_failure_unmatched" => ("bigint, bigint", "10000, 100"),
-        "rollback_failure_compare" => ("bigint, bigint, bigint", "10000, 1000, 100"),
         "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
         "rollback_failure_page" => ("timestamptz, uuid, bigint, bigint", "NULL, NULL, 50, 10"),
         "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
@@ -384,15 +377,12 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid[], uuid[], text[], bigint, int",
             "ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], '{a}', 51, 65536",
         ),
-        "rebuild_compare" => (
-            "jsonb, uuid, uuid, uuid[], timestamptz",
-            "'[]', '00000000-0000-0000-0000-000000000000', gen_random_uuid(), '{}', now()",
-        ),
         "run_durations" => ("timestamptz, bigint, bigint, bigint", "now(), 200, 5000, 1000"),
         "event_activity" => ("uuid[], uuid[], bigint", "'{}', '{}', 500"),
         "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
         "entity_names" => ("bigint", "1000"),
-        "intervention_list" | "run_explain_ended" => ("uuid", "gen_random_uuid()"),
+        "intervention_list" => ("uuid", "gen_random_uuid()"),
+        "run_explain_ended" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "rollback_failure_below" => {
             ("uuid, uuid, boolean, bigint", "gen_random_uuid(), gen_random_uuid(), false, 11")
         }

@@ -103,6 +103,9 @@ const DECIDED: &str = "
     INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage)
     SELECT md5('message')::uuid, type::scoop.message_event_type, 'saga', 'step', ARRAY[md5('root')::uuid, md5('run')::uuid]
     FROM (VALUES ('SEEN'), ('ROLLED_BACK')) events (type);
+    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+    VALUES (md5('root')::uuid, md5('run')::uuid, ARRAY[md5('root')::uuid, md5('run')::uuid], md5('message')::uuid, 'decided', 'saga',
+            'rolled_back', now());
     INSERT INTO scoop.intervention (root, run, handler, message_id, kind, note, source, requested_at)
     SELECT md5('root')::uuid, md5('run')::uuid, 'saga', md5('message')::uuid, 'skip', n, 'a stranger',
            '2020-01-01Z'::timestamptz + (n - 1) / 50000 * interval '1 second'
@@ -126,7 +129,7 @@ async fn a_part_of_many_interventions_and_requests_is_read() {
         for (statement, asked) in [
             ("intervention_of_runs", "md5('root')::uuid, ARRAY[md5('run')::uuid], NULL, 250, 10000"),
             ("request_list", "md5('root')::uuid, ARRAY[md5('root')::uuid, md5('run')::uuid]"),
-            ("run_explain_ended", "md5('run')::uuid"),
+            ("run_explain_ended", "md5('root')::uuid, md5('run')::uuid"),
         ] {
             let blocks = blocks_of(&pool, statement, asked).await;
             assert!(blocks < 1_000, "{statement}: {blocks} blocks, analyzed: {looked_at}");
