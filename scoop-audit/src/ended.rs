@@ -1,11 +1,11 @@
 //! Runs that have ended: each has a row from its end on, which says what its events say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::EventKind;
 use uuid::Uuid;
 
-use crate::history::{Findings, Hierarchy, Run};
+use crate::history::{Findings, Hierarchy, Row, Run};
 use crate::{EndedRun, Invariant, RunOutcome, Tables};
 
 pub(crate) fn check(hierarchies: &[Hierarchy<'_>], tables: &Tables, findings: &mut Findings) {
@@ -21,8 +21,10 @@ pub(crate) fn check(hierarchies: &[Hierarchy<'_>], tables: &Tables, findings: &m
             }
         }
         let rows = by_root.get(&hierarchy.root).into_iter().flatten();
-        let begun = |row: &EndedRun| hierarchy.runs.iter().any(|run| run.id() == row.lineage.id());
-        for row in rows.filter(|row| row.outcome != RunOutcome::Dropped && !begun(row)) {
+        let begun: BTreeSet<_> = hierarchy.runs.iter().map(Run::id).collect();
+        let is_unknown =
+            |row: &&&EndedRun| row.outcome != RunOutcome::Dropped && !begun.contains(&row.lineage.id());
+        for row in rows.filter(is_unknown) {
             let what = format!("`{}` has not begun, and is {:?}", row.handler, row.outcome);
             hierarchy.find(findings, Invariant::Ended, what);
         }
@@ -38,7 +40,7 @@ fn difference(hierarchy: &Hierarchy<'_>, run: &Run<'_>, row: Option<&EndedRun>) 
             (None, Some(row)) if hierarchy.repaired && is_let_go(run, row) => None,
             (None, Some(row)) => Some(format!("`{of}` has not ended, and is {:?}", row.outcome)),
             // An operator may have had it continue, or a requested rollback has not begun.
-            (Some(end), None) if !hierarchy.repaired && !is_to_be_undone(hierarchy, run) => {
+            (Some(end), None) if !hierarchy.repaired && !is_to_be_undone(hierarchy, run, end) => {
                 Some(format!("`{of}` has ended with {}, and is not among the ended runs", end.describe()))
             }
             _ => None,
@@ -81,7 +83,8 @@ fn is_let_go(run: &Run<'_>, row: &EndedRun) -> bool {
     }
 }
 
-/// Whether the rollback of a finished run was requested.
-fn is_to_be_undone(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> bool {
-    hierarchy.about(run.message(), EventKind::RollbackEmitted).next().is_some()
+/// Whether the rollback of a run with this end was requested, and has not begun.
+fn is_to_be_undone(hierarchy: &Hierarchy<'_>, run: &Run<'_>, end: Row<'_>) -> bool {
+    let mut requests = hierarchy.about(run.message(), EventKind::RollbackEmitted);
+    end.kind() == EventKind::Committed && requests.next().is_some()
 }
