@@ -5,7 +5,6 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use scoop::RepairStatus;
 use scoop::prelude::*;
 use sqlx::ConnectOptions as _;
 use tokio::task::JoinHandle;
@@ -72,7 +71,7 @@ impl OpenShop {
         }
         println!("    scoop runs --waiting-for operator");
         let failed = scoop.failed_compensations().await?;
-        if let Some(failed) = failed.iter().find(|it| it.status == RepairStatus::Undecided) {
+        if let Some(failed) = failed.iter().find(|it| it.failed_below.is_empty()) {
             println!("    scoop explain {}", failed.id());
             println!("    scoop retry {}", failed.id());
         }

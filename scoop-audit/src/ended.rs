@@ -34,35 +34,35 @@ pub(crate) fn check(hierarchies: &[Hierarchy<'_>], tables: &Tables, findings: &m
 /// What is wrong with the row of a run, or that it has none.
 fn difference(hierarchy: &Hierarchy<'_>, run: &Run<'_>, row: Option<&EndedRun>) -> Option<String> {
     let of = &run.handler;
-    let Some((end, row)) = run.end().zip(row) else {
-        return match (run.end(), row) {
-            // An operator has let an unfinished run go with the one above it, perhaps one whose rollback had failed.
-            (None, Some(row)) if hierarchy.repaired && is_let_go(run, row) => None,
+    let end = run.end().filter(|end| end.kind() != EventKind::RollbackFailed);
+    let Some((end, row)) = end.zip(row) else {
+        return match (end, row) {
             (None, Some(row)) => Some(format!("`{of}` has not ended, and is {:?}", row.outcome)),
-            // An operator may have had it continue, or a requested rollback has not begun.
-            (Some(end), None) if !hierarchy.repaired && !is_to_be_undone(hierarchy, run, end) => {
+            // A requested rollback may not have begun.
+            (Some(end), None) if !is_to_be_undone(hierarchy, run, end) => {
                 Some(format!("`{of}` has ended with {}, and is not among the ended runs", end.describe()))
             }
             _ => None,
         };
     };
-    let (outcome, rollback_failure) = match end.kind() {
-        EventKind::Committed => (RunOutcome::Committed, None),
-        EventKind::RolledBack => (RunOutcome::RolledBack, None),
-        _ => (RunOutcome::RollbackFailed, end.event.exception.as_ref()),
+    let outcome = match end.kind() {
+        EventKind::Committed => RunOutcome::Committed,
+        _ => RunOutcome::RolledBack,
     };
-    let failure = run.first(EventKind::RollingBack).and_then(|turned| turned.event.exception.as_ref());
+    let failure_of = |row: Option<Row<'_>>| row.and_then(|row| row.event.exception.clone());
     let event = end.event;
     let differs = [
         ("outcome", row.outcome != outcome),
-        ("failure", row.failure.as_ref() != failure),
-        // A rollback that has failed again has no event.
-        ("failure of its rollback", row.rollback_failure.as_ref() != rollback_failure && !hierarchy.repaired),
-        ("time", row.ended_at != event.at && !hierarchy.repaired),
+        ("failure", row.failure != failure_of(run.first(EventKind::RollingBack))),
+        (
+            "failure of its rollback",
+            row.rollback_failure != failure_of(run.of_kind(EventKind::RollbackFailed).last()),
+        ),
+        ("time", row.ended_at != event.at),
         ("lineage", row.lineage != event.lineage),
         ("message", row.message != event.message),
         ("handler", row.handler != run.handler),
-        ("context", row.context != event.context && !hierarchy.repaired),
+        ("context", row.context != event.context),
     ];
     let differs: Vec<_> = differs.into_iter().filter(|(_, differs)| *differs).map(|(what, _)| what).collect();
     (!differs.is_empty()).then(|| {
@@ -73,14 +73,6 @@ fn difference(hierarchy: &Hierarchy<'_>, run: &Run<'_>, row: Option<&EndedRun>) 
             end.describe()
         )
     })
-}
-
-/// Whether the row is that of a run which an operator has let go.
-fn is_let_go(run: &Run<'_>, row: &EndedRun) -> bool {
-    match run.first(EventKind::RollbackFailed) {
-        None => row.outcome == RunOutcome::Dropped,
-        Some(_) => row.outcome == RunOutcome::RollbackFailed,
-    }
 }
 
 /// Whether the rollback of a run with this end was requested, and has not begun.

@@ -28,9 +28,9 @@ use scoop_core::{Definition, Escaped};
 use uuid::Uuid;
 
 pub use self::log::{
-    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, Log, LoggedEvent, LoggedExecution,
-    LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, Quiescence, Redelivery, RunOutcome, Subscription,
-    Tables,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, FailedRun, Log, LoggedEvent,
+    LoggedExecution, LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, Quiescence, Redelivery,
+    RunOutcome, Subscription, Tables,
 };
 
 /// A property that every history must have. Documents cite it by [`Invariant::id`].
@@ -41,7 +41,7 @@ pub enum Invariant {
     Waits,
     /// I2: a child's lineage is its parent's and one more id, and the message of each event exists.
     Lineage,
-    /// I3: one SEEN, one COMMITTED, one rollback result for each handler and message, and every run's events in an
+    /// I3: one SEEN, one COMMITTED, one ROLLED_BACK for each handler and message, and every run's events in an
     /// allowed order.
     Once,
     /// I4: compensations in exactly the reverse order of the executed steps, children first.
@@ -58,7 +58,8 @@ pub enum Invariant {
     Whole,
     /// I10: at most one execution of a step in an iteration has committed effects.
     ExecutedOnce,
-    /// I11: the list of failed rollbacks has each from its ROLLBACK_FAILED until its ROLLED_BACK, and no other.
+    /// I11: the row of a run rests as failed from its ROLLBACK_FAILED until a decision about it, and the run above waits for it, unless
+    /// that has gone on since.
     FailedRollbacks,
     /// I12: a signal reaches every run that awaits it at its delivery, and no other; and a wait for a signal ends by it,
     /// by its limit, or since the run gives up.

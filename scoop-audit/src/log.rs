@@ -48,10 +48,21 @@ pub struct Tables {
     pub begun_steps: Vec<BegunStep>,
     /// The executions of runs that went on anew, without the first one of each run.
     pub executions: Vec<LoggedExecution>,
-    /// The runs whose rollback failed, in the list that operators see.
-    pub failed_rollbacks: Vec<Uuid>,
+    /// The runs whose rollback has failed and that have not ended.
+    pub failed_runs: Vec<FailedRun>,
     /// The runs that have ended.
     pub ended_runs: Vec<EndedRun>,
+}
+
+/// A run whose rollback has failed, and that has not ended, as its row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedRun {
+    /// The run.
+    pub run: Uuid,
+    /// Whether it rests as failed. Otherwise a repair is under way.
+    pub rests: bool,
+    /// The run that waits for it, or that failed because of it.
+    pub parent: Option<Uuid>,
 }
 
 /// A run that has ended, as its row says.
@@ -67,7 +78,7 @@ pub struct EndedRun {
     pub outcome: RunOutcome,
     /// Why it was rolled back.
     pub failure: Option<Failure>,
-    /// Why its rollback failed.
+    /// Why its rollback had failed the last time, if it was repaired.
     pub rollback_failure: Option<Failure>,
     /// The context that it ended with.
     pub context: Context,
@@ -82,9 +93,7 @@ pub enum RunOutcome {
     Committed,
     /// It is rolled back.
     RolledBack,
-    /// Its rollback failed.
-    RollbackFailed,
-    /// It never began, or was given up with the run above it.
+    /// It never began.
     Dropped,
 }
 

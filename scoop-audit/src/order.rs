@@ -150,14 +150,14 @@ fn may_follow(before: Row<'_>, row: Row<'_>, backward: bool, repaired: bool, cha
         (Committed, RollingBack) => requested,
         (RollingBack, Emitted | Suspended | RollbackEmitted | RolledBack | RollbackFailed) => true,
         (Suspended, RollbackEmitted | RolledBack | RollbackFailed) => backward,
-        (RollbackFailed, Emitted | Suspended | RollbackEmitted | RolledBack) => repaired,
+        (RollbackFailed, Emitted | Suspended | RollbackEmitted | RolledBack | RollbackFailed) => repaired,
         _ => false,
     }
 }
 
 fn each_kind_once(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
-    use EventKind::{Committed, RollbackFailed, RolledBack, RollingBack};
-    for kind in [Committed, RollingBack, RolledBack, RollbackFailed] {
+    use EventKind::{Committed, RolledBack, RollingBack};
+    for kind in [Committed, RollingBack, RolledBack] {
         for row in run.of_kind(kind).skip(1) {
             hierarchy.find(findings, Invariant::Once, format!("{} is there before", row.describe()));
         }

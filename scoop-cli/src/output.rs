@@ -248,9 +248,7 @@ pub(crate) fn phase(phase: RunPhase) -> Cell {
     let tone = match phase {
         RunPhase::Committed => Tone::Good,
         RunPhase::Running | RunPhase::Ready => Tone::Busy,
-        RunPhase::Stuck | RunPhase::AwaitingOperator | RunPhase::RollbackFailed | RunPhase::RolledBack => {
-            Tone::Bad
-        }
+        RunPhase::Stuck | RunPhase::RollbackFailed | RunPhase::RolledBack => Tone::Bad,
         RunPhase::Retrying | RunPhase::Waiting | RunPhase::Sleeping | RunPhase::AwaitingSignal => Tone::Idle,
         _ => Tone::Plain,
     };

@@ -224,16 +224,6 @@ pub enum Fate {
         /// Whether the parent run requested the rollback.
         rollback_requested: bool,
     },
-    /// Its rollback failed again, and it awaits an operator. No event is appended, since a run has at most one
-    /// ROLLBACK_FAILED.
-    FailedAgain {
-        /// The part of the rollback that failed.
-        part: String,
-        /// The number of earlier handler calls for the children's failures, if those are the reason.
-        handler_iteration: Option<u32>,
-        /// The failure.
-        failure: Failure,
-    },
 }
 
 /// The user code to call.
@@ -712,10 +702,6 @@ impl<'a> Position<'a> {
             let event = self.event(EventKind::RollingBack).because_of(failure.clone());
             let run = Run { context: self.context, ..self.run.clone() };
             return Conclusion::ending(event, Fate::GoesOn(run.start_rollback(failure)));
-        }
-        if let Path::Backward { failed_before: true, .. } = &self.run.path {
-            let (part, handler_iteration) = (self.step, self.handler_iteration);
-            return Conclusion::of(vec![], Fate::FailedAgain { part, handler_iteration, failure });
         }
         let (cause, rollback_requested) = self.rollback_cause();
         let event = self.event(EventKind::RollbackFailed).because_of(failure.clone());

@@ -59,7 +59,7 @@ pub trait Message: Stored + Send + Sync + 'static {
 
 /// For how long finished hierarchies are kept after their last event, by their outcome.
 ///
-/// `None` is the time of the program, [`Duration::MAX`] means for ever. A hierarchy that awaits an operator is never deleted.
+/// `None` is the time of the program, [`Duration::MAX`] means for ever. A hierarchy with a failed rollback is never deleted.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;

@@ -73,8 +73,7 @@ pub enum Path {
         /// Whether a part of the rollback is done. False if only a child failure handler has been suspended, which
         /// accepted children whose rollback failed.
         begun: bool,
-        /// Whether a ROLLBACK_FAILED is recorded, which happens at most once. The rollback continues after the
-        /// intervention of an operator.
+        /// Whether a ROLLBACK_FAILED is recorded: the rollback continues after the intervention of an operator.
         failed_before: bool,
         /// The rollback plan; `None` until the history was read from the log. For a long history it covers one
         /// window.

@@ -67,13 +67,13 @@ CREATE UNIQUE INDEX one_per_message ON scoop.message_event (message_id, type)
 
 -- The events that each handler of a message has once.
 CREATE UNIQUE INDEX one_per_handler ON scoop.message_event (message_id, coroutine_name, type)
-    WHERE type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED');
+    WHERE type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK');
 
--- Rare events, which have to be found by their hierarchy. The ids of the hierarchy and of the run stand for the
+-- Cancellations are rare, and have to be found by their hierarchy. The ids of the hierarchy and of the run stand for the
 -- lineage, which an index could hold of up to some 160 levels.
 CREATE UNIQUE INDEX one_per_run ON scoop.message_event
-    ((cooperation_lineage[1]), type, scoop.run_id(cooperation_lineage))
-    WHERE type IN ('CANCELLATION_REQUESTED', 'ROLLBACK_FAILED');
+    ((cooperation_lineage[1]), scoop.run_id(cooperation_lineage))
+    WHERE type = 'CANCELLATION_REQUESTED';
 
 CREATE TABLE scoop.return_value (
     id                  uuid PRIMARY KEY DEFAULT scoop.gen_uuid_v7(),
@@ -109,25 +109,6 @@ CREATE TABLE scoop.intervention (
 );
 CREATE INDEX intervention_run ON scoop.intervention (run, requested_at, id);
 CREATE INDEX intervention_root ON scoop.intervention (root, run);
-
--- Records that a run failed again after an operator had it continue. A run has one ROLLBACK_FAILED, with the first
--- failure; trees and followers read a row of this table as another one.
-CREATE TABLE scoop.repeated_failure (
-    id                uuid NOT NULL UNIQUE DEFAULT scoop.gen_uuid_v7(),
-    root              uuid NOT NULL,
-    run               uuid NOT NULL,  -- the last of the lineage
-    handler           varchar(255) NOT NULL,
-    message_id        uuid NOT NULL,
-    worker            varchar(255) NOT NULL,  -- as `coroutine_identifier` of an event
-    step              varchar(255) NOT NULL,  -- the part of the rollback that failed
-    handler_iteration int,  -- how often the children's failures had been handled before, if they were the reason
-    exception         jsonb NOT NULL,
-    failed_at         timestamptz NOT NULL,  -- later than any event of the run and any intervention before
-    PRIMARY KEY (run, failed_at),
-    -- A program knows no other years.
-    CONSTRAINT time_is_of_a_known_year CHECK (failed_at BETWEEN '0001-01-01Z' AND '9999-12-31Z')
-);
-ALTER TABLE scoop.repeated_failure ALTER COLUMN exception SET STORAGE EXTERNAL;
 
 -- The steps that run at most once, each written before its code runs. A later claim that finds the row before the run has
 -- completed another step has the run fail, whichever step the program of that claim has there.
@@ -474,7 +455,8 @@ CREATE TYPE scoop.run_state AS ENUM (
     'running',  -- executed by its owner
     'waiting',  -- for its children, and perhaps for a time after that
     'ended',    -- did not succeed, and its parent has not recorded that yet
-    'stuck'     -- no living definition can continue it, or an operator has to decide; see the reason
+    'stuck',    -- no living definition can continue it, or an operator has to retry it; see the reason
+    'failed'    -- its rollback failed: it rests until an operator decides about it
 );
 
 -- One row for each unfinished run of a handler. It is created when the message is emitted, and deleted when the run has
@@ -485,7 +467,7 @@ CREATE TYPE scoop.run_state AS ENUM (
 CREATE TABLE scoop.run (
     root                   uuid NOT NULL,  -- the hierarchy: no statement needs rows of two of them
     id                     uuid NOT NULL,  -- the last of the lineage
-    parent                 uuid,           -- the run that emitted the message; none for a root's
+    parent                 uuid,           -- the run that waits for it: the one that emitted the message, unless that has accepted its failure
     lineage                uuid[] NOT NULL,
     message_id             uuid NOT NULL,
     topic                  varchar(63) NOT NULL,
@@ -497,7 +479,7 @@ CREATE TABLE scoop.run (
     unclaimed_epoch        bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
     rolling_back           boolean NOT NULL DEFAULT false,
     rollback_requested     boolean NOT NULL DEFAULT false,  -- by its parent or a client
-    step                   varchar(255),  -- of the newest SUSPENDED, as are the next four
+    step                   varchar(255),  -- of the newest SUSPENDED, as are the next four; of a failed run: of its failure
     jump                   text,
     definition             int,
     iteration              int,
@@ -511,12 +493,8 @@ CREATE TABLE scoop.run (
     give_up_at             timestamptz,  -- the earliest of the deadlines that count
     rollback_since         timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count
     failure                jsonb,  -- why it began to roll back
-    rollback_failure       jsonb,  -- why its rollback failed, for its parent; the table of this name has the failure longer
-    rollback_started_at    timestamptz,  -- the time of its ROLLING_BACK
-    rollback_failed_before boolean NOT NULL DEFAULT false,  -- its ROLLBACK_FAILED is recorded, its rollback continues
-    -- An operator has to decide before it goes on. If it is stuck: about its own rollback, which failed again, or blocks a restored
-    -- run. If it is waiting: about that of a run for which it waits.
-    awaits_operator        boolean NOT NULL DEFAULT false,
+    rollback_failure       jsonb,  -- why its rollback failed the last time, also while a repair is under way
+    rollback_started_at    timestamptz,  -- when the statement with its ROLLING_BACK was executed
     last_event_at          timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
     attempts               int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
     retries                int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
@@ -549,8 +527,7 @@ ALTER TABLE scoop.run
 
 CREATE TYPE scoop.run_outcome AS ENUM (
     'committed', 'rolled_back',
-    'rollback_failed',  -- until an operator has it continue
-    'dropped'           -- it never began, or an operator let it go with the run above it
+    'dropped'  -- it never began
 );
 
 -- One row for each run that has ended: what it was, and what became of it. The statement that ends a run adds it. A run that is to be
@@ -565,7 +542,7 @@ CREATE TABLE scoop.ended_run (
     handler          varchar(255) NOT NULL,
     outcome          scoop.run_outcome NOT NULL,
     failure          jsonb,  -- why it was rolled back
-    rollback_failure jsonb,  -- why its rollback failed
+    rollback_failure jsonb,  -- why its rollback had failed the last time, if an operator has repaired it
     context          jsonb,
     ended_at         timestamptz NOT NULL,  -- the time of its last event
     PRIMARY KEY (root, id)
@@ -613,11 +590,11 @@ CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' 
 CREATE INDEX run_parked ON scoop.run
     (handler, topic, reserved_for, limit_key, scoop.priority_of(context), parked_since)
     WHERE parked_since IS NOT NULL;
-CREATE INDEX run_stuck ON scoop.run (ready_at) WHERE state = 'stuck';
+-- The runs that an operator finds in lists by time: since when they rest.
+CREATE INDEX run_resting ON scoop.run (state, ready_at, id) WHERE state IN ('stuck', 'failed');
 -- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
 CREATE INDEX run_listed ON scoop.run (state, handler, id)
     WHERE state <> 'ended' AND id >= '00000000-0000-0000-0000-000000000000';
-CREATE INDEX run_awaiting_operator ON scoop.run (handler, id) WHERE awaits_operator;
 
 -- The sample of ANALYZE, perhaps ten thousand children of one parent, is out of date a minute later. Without statistics
 -- the planner takes ids for selective, which they are.
@@ -654,25 +631,6 @@ AS $$
 $$;
 SELECT scoop.add_ballast();
 ANALYZE scoop.run;
-
--- The failed rollbacks that no operator has settled: each run with a ROLLBACK_FAILED and no ROLLED_BACK. Lists and counts for
--- operators read these rows, so that settled ones cost them nothing. A run has its row also while its rollback continues. The
--- rows follow from the record: see the view recorded_rollback_failure.
-CREATE TABLE scoop.rollback_failure (
-    root       uuid NOT NULL,
-    run        uuid NOT NULL,  -- the last of the lineage
-    parent     uuid NOT NULL,  -- the one before it: the run above, or the hierarchy
-    depth      int NOT NULL,  -- the length of the lineage; as that of the run above is one less, no forged rows lead in a circle
-    handler    varchar(255) NOT NULL,
-    message_id uuid NOT NULL,
-    failed_at  timestamptz NOT NULL,
-    PRIMARY KEY (root, run)
-);
--- For the list of all, for counts by handler, and for the failed runs below another one. The condition always holds. Only the lists
--- repeat it, so that no look-up of children can be planned with the index of all.
-CREATE INDEX rollback_failure_newest ON scoop.rollback_failure (failed_at, run) WHERE failed_at >= '-infinity';
-CREATE INDEX rollback_failure_handler ON scoop.rollback_failure (handler, failed_at);
-CREATE INDEX rollback_failure_parent ON scoop.rollback_failure (root, parent, failed_at, run);
 
 -- LZ4 takes a quarter of the time of the usual compression for text, which is most of what it costs to store a large
 -- payload. A server may have been built without it.

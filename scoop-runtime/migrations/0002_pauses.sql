@@ -4,9 +4,8 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --
 -- 0002_pauses        paused: what each pause covers; pauses_of: those of a run; trim_ended_pauses: deletion of old ended ones
 -- 0003_views         runs: unfinished runs, for people; unfinished_run: as programs list and explain them, with the phase of each;
---                    queues, reached limits, ends of runs, failed rollbacks by the record; blocking_rollbacks: those that
---                    end before a run goes on; shown_rollback_failure: the failure to show of a failed rollback
--- 0004_runs          is_gone: whether the session of a worker has ended; tried, has_to_give_up, can_give_up, is_stuck,
+--                    queues, reached limits; failed_below: failed runs that come before a failed one
+-- 0004_runs          is_gone: whether the session of a worker has ended; tried, has_to_give_up, can_give_up,
 --                    wakes_at, queue_time: parts of statements
 -- 0005_settle        settle: what follows from a move of a run; failed_children: failures for a parent
 -- 0006_failures      is_readable, bytes_of, shown_bytes, shown_failure: failures as programs read them; send_failed: messages

@@ -42,18 +42,6 @@ CREATE FUNCTION scoop.can_give_up(giving_up boolean, rollback_since timestamptz)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN NOT giving_up AND rollback_since IS NULL;
 
--- Whether a retry makes an unfinished run ready, since no program can continue it. Not if an operator has to decide about its
--- rollback. The planner replaces the call by its text.
-CREATE FUNCTION scoop.is_stuck(state scoop.run_state, awaits_operator boolean) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN state = 'stuck' AND NOT awaits_operator;
-
--- Whether a run in the working set goes on without an operator. A run that has failed again, and ended, does not: only its parent
--- has not recorded that yet. The planner replaces the call by its text.
-CREATE FUNCTION scoop.goes_on(state scoop.run_state, rollback_failed_before boolean, awaits_operator boolean) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN NOT rollback_failed_before OR NOT awaits_operator AND state <> 'ended';
-
 -- The time from which a run is ready whose children have ended: at once, or when the time is over for which it waits,
 -- too. Only such a time is later than the last event of a run that has begun. The planner replaces the call by its text.
 CREATE FUNCTION scoop.wakes_at(ready_at timestamptz, last_event_at timestamptz, at timestamptz) RETURNS timestamptz

@@ -7,8 +7,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Applies a settlement to its run, if that still has the epoch of the move, and raises the epoch; otherwise does
 -- nothing. So a run that another worker took over is unchanged, and a settlement that is sent twice is applied once. A
 -- move other than a failure is not applied either if the run has to give up by now.
--- Locks: the row of the run, and those of its failed children; its row of rollback_failure, if its rollback fails, or had failed
--- and ends.
+-- Locks: the row of the run, then those of its failed children.
 -- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
 -- transaction: null outside the transaction of a step. The advisory locks of the session of a step end here.
 CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)
@@ -119,7 +118,7 @@ BEGIN
                    last_event,
                    true, true,
                    -- a repeated request has the recorded reason
-                   coalesce(CASE WHEN locked_run.rollback_failed_before THEN (
+                   coalesce(CASE WHEN locked_run.rollback_failure IS NOT NULL THEN (
                        SELECT e.exception FROM scoop.message_event e
                        WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = requested.message_id
                    ) END, s.rollback_cause),
@@ -175,20 +174,30 @@ BEGIN
         VALUES (locked_run.root, locked_run.id, (s.anew ->> 'number')::int, (s.anew ->> 'message')::uuid,
                 s.suspensions, last_event);
     END IF;
-    IF s.ends IS NOT NULL THEN
+    IF s.ends <> 'failed' THEN
         INSERT INTO scoop.ended_run
             (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)
         VALUES (
             locked_run.root, locked_run.id, locked_run.parent, locked_run.lineage, locked_run.message_id, locked_run.topic,
             locked_run.handler,
-            CASE WHEN s.rollback_failure IS NOT NULL THEN 'rollback_failed' WHEN s.rolling_back THEN 'rolled_back'
-                 ELSE 'committed' END::scoop.run_outcome,
-            s.failure, s.rollback_failure, new_context, last_event);
+            CASE WHEN s.rolling_back THEN 'rolled_back' ELSE 'committed' END::scoop.run_outcome,
+            s.failure, locked_run.rollback_failure, new_context, last_event);
     END IF;
     IF s.ends = 'unnoted' THEN
         DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;
         state := 'ended';
         overdue := locked_run.give_up_at <= clock_timestamp();
+    ELSIF s.ends = 'failed' THEN
+        UPDATE scoop.run r
+        SET state = 'failed', owner = NULL, ready_at = last_event, epoch = r.epoch + 1,
+            step = s.step, handler_iteration = s.handler_iteration, jump = NULL, definition = NULL, iteration = NULL,
+            completions = NULL, outputs = NULL, signal = NULL, signal_key = NULL, signalled_by = NULL,
+            rolling_back = true, failure = s.failure, rollback_failure = s.rollback_failure, context = new_context,
+            giving_up = false, give_up_at = NULL, rollback_since = coalesce(turned, r.rollback_since),
+            rollback_started_at = coalesce(turned, r.rollback_started_at), last_event_at = last_event,
+            execution = 0, execution_since = NULL, payload_of = NULL, attempts = 0, retries = 0, reason = NULL
+        WHERE r.root = locked_run.root AND r.id = locked_run.id
+        RETURNING r.state::text INTO state;
     ELSE
         UPDATE scoop.run r
         SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN has_children THEN 'waiting'
@@ -203,7 +212,7 @@ BEGIN
             step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
             handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
             outputs = s.outputs,
-            rolling_back = s.rolling_back, failure = s.failure, rollback_failure = s.rollback_failure,
+            rolling_back = s.rolling_back, failure = s.failure,
             context = new_context, replied = s.replied,
             giving_up = r.giving_up AND NOT s.turns_back,
             give_up_at = due,
@@ -254,21 +263,10 @@ BEGIN
         wait jsonb)
     WHERE e.type <> 'ROLLBACK_EMITTED';
 
-    -- A forged row may be there already.
-    IF s.rollback_failure IS NOT NULL THEN
-        INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
-        SELECT f.root, f.run, f.parent, f.depth, f.handler, f.message_id, f.failed_at
-        FROM scoop.recorded_rollback_failure f
-        WHERE f.root = locked_run.root AND f.run = locked_run.id
-        ON CONFLICT DO NOTHING;
-    ELSIF s.ends IS NOT NULL AND locked_run.rollback_failed_before THEN
-        DELETE FROM scoop.rollback_failure f WHERE f.root = locked_run.root AND f.run = locked_run.id;
-    END IF;
-
     IF s.failed IS NOT NULL THEN
         ready_handlers := ready_handlers || scoop.send_failed(
-            s.failed, locked_run.root, locked_run.id, locked_run.handler, locked_run.message_id, last_event, NULL,
-            s.failure, s.rollback_failure);
+            s.failed, locked_run.root, locked_run.id, locked_run.handler, locked_run.message_id, last_event,
+            CASE WHEN s.ends = 'failed' THEN s.step END, s.failure, s.rollback_failure);
     END IF;
 
     IF s.return_values IS NOT NULL THEN
@@ -287,8 +285,12 @@ BEGIN
 
     IF s.forgets IS NOT NULL THEN
         DELETE FROM scoop.run child
-        WHERE child.root = locked_run.root AND child.parent = locked_run.id AND child.state = 'ended'
-          AND (s.forgets = 'all' OR child.rollback_failure IS NULL);
+        WHERE child.root = locked_run.root AND child.parent = locked_run.id AND child.state = 'ended';
+    END IF;
+    -- It goes on without the runs whose failed rollback it accepts: nobody waits for them any more.
+    IF s.forgets = 'all' THEN
+        UPDATE scoop.run child SET parent = NULL
+        WHERE child.root = locked_run.root AND child.parent = locked_run.id AND child.state = 'failed';
     END IF;
     RETURN NEXT;
 END $$;
@@ -302,19 +304,22 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bit
 SET search_path = pg_catalog, pg_temp
 AS $$
 WITH failed AS MATERIALIZED (
-    SELECT c.id, c.rollback_started_at, c.failure, c.rollback_failure, c.rollback_requested,
-           c.rollback_failure IS NOT NULL AS unrolled,
+    SELECT c.id, c.rollback_started_at, c.failure, own.rollback_failure, c.rollback_requested, own.unrolled,
            why.type, why.message,
            row_number() OVER (
-               PARTITION BY c.rollback_failure IS NOT NULL, c.rollback_requested, why.type, why.message
+               PARTITION BY own.unrolled, c.rollback_requested, why.type, why.message
                ORDER BY c.rollback_started_at, c.id) AS nth
     FROM scoop.run c
     CROSS JOIN LATERAL (
-        SELECT coalesce(c.rollback_failure, c.failure) ->> 'type' AS type,
-               left(coalesce(c.rollback_failure, c.failure) ->> 'message', 160) AS message
+        SELECT c.state = 'failed' AS unrolled, CASE WHEN c.state = 'failed' THEN c.rollback_failure END AS rollback_failure
+        OFFSET 0
+    ) own
+    CROSS JOIN LATERAL (
+        SELECT coalesce(own.rollback_failure, c.failure) ->> 'type' AS type,
+               left(coalesce(own.rollback_failure, c.failure) ->> 'message', 160) AS message
         OFFSET 0
     ) why
-    WHERE c.root = in_root AND c.parent = of_run AND c.state = 'ended'
+    WHERE c.root = in_root AND c.parent = of_run AND c.state IN ('ended', 'failed')
 ),
 listed AS MATERIALIZED (
     SELECT * FROM failed ORDER BY NOT unrolled, nth, rollback_started_at, id LIMIT 50

@@ -48,7 +48,7 @@ END;
 -- handlers with a new run. One message for each event of the run: a run that is stuck again without an event in between
 -- sends nothing. Nothing is sent either in a hierarchy that a `Failed` has started.
 -- Locks: nothing.
--- `at` is the time of the last event of the run, `failed_in` the step: null for that of its recorded failure.
+-- `at` is the time of the last event of the run, `failed_in` the step: null for that in which it began to roll back.
 CREATE FUNCTION scoop.send_failed(
     outcome text, run_root uuid, run uuid, saga text, of_message uuid, at timestamptz, failed_in text, failure jsonb,
     rollback_failure jsonb) RETURNS text[]
@@ -86,14 +86,9 @@ BEGIN
             'outcome', outcome, 'saga', saga, 'hierarchy', run_root, 'run', run,
             'topic', m.topic, 'at', at, 'failure', failure, 'rollback_failure', nullif(rollback_failure, 'null'),
             -- Constant types: with any other the planner cannot use the partial index.
-            'step', coalesce(failed_in, CASE outcome
-                WHEN 'rollback_failed' THEN (
-                    SELECT e.step FROM scoop.message_event e
-                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLBACK_FAILED')
-                ELSE (
-                    SELECT e.step FROM scoop.message_event e
-                    WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLING_BACK')
-            END)),
+            'step', coalesce(failed_in, (
+                SELECT e.step FROM scoop.message_event e
+                WHERE e.message_id = of_message AND e.coroutine_name = saga AND e.type = 'ROLLING_BACK'))),
         jsonb_build_object('payload', coalesce((
             SELECT newest.payload
             FROM scoop.execution x

@@ -84,7 +84,6 @@ DECLARE
     messages uuid[];
     is_recent boolean;
     is_whole boolean;
-    has_failed boolean;
     is_at_rest boolean;
     about text;
     kept_keys uuid[];  -- the messages that are kept for their unique keys
@@ -110,8 +109,9 @@ BEGIN
     kept_topic := '';
     kept_kind := 'later';
     kept_from := clock_timestamp() + greatest(interval '1 hour', (clock_timestamp() - launched_at) / 8);
-    IF EXISTS (SELECT FROM scoop.run r WHERE r.root = hierarchy) THEN
-        verdict := 'unfinished';
+    SELECT CASE WHEN bool_and(r.state = 'failed') THEN 'failed' ELSE 'unfinished' END INTO verdict
+    FROM scoop.run r WHERE r.root = hierarchy HAVING count(*) > 0;
+    IF verdict IS NOT NULL THEN
         RETURN;
     END IF;
     IF NOT is_dry_run THEN
@@ -162,15 +162,13 @@ BEGIN
     ),
     ran AS MATERIALIZED (
         SELECT r.message_id, bool_or(r.type = 'SEEN') AS begun, bool_or(r.type = 'COMMITTED') AS committed,
-               bool_or(r.type = 'ROLLING_BACK') AS rolling_back, bool_or(r.type = 'ROLLED_BACK') AS rolled_back,
-               bool_or(r.type = 'ROLLBACK_FAILED') AS rollback_failed
+               bool_or(r.type = 'ROLLING_BACK') AS rolling_back, bool_or(r.type = 'ROLLED_BACK') AS rolled_back
         FROM record r
-        WHERE r.type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+        WHERE r.type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK')
         GROUP BY r.part, r.message_id, r.coroutine_name
     )
     SELECT count(*), max(r.created_at), bool_and(r.root = hierarchy),
            EXISTS (SELECT FROM ran WHERE ran.rolled_back) OR NOT EXISTS (SELECT FROM ran WHERE ran.begun),
-           EXISTS (SELECT FROM ran WHERE ran.rollback_failed AND NOT ran.rolled_back),
            NOT EXISTS (
                SELECT FROM ran
                WHERE ran.begun AND NOT (ran.committed OR ran.rolled_back)
@@ -196,7 +194,7 @@ BEGIN
                    LIMIT 1
                ) h
                WHERE e.type = 'EMITTED' AND e.part = hierarchy)
-    INTO event_count, last_at, is_whole, is_rolled_back, has_failed, is_at_rest
+    INTO event_count, last_at, is_whole, is_rolled_back, is_at_rest
     FROM record r;
 
     SELECT array_agg(DISTINCT own.message_id) INTO messages
@@ -230,7 +228,6 @@ BEGIN
 
     verdict := CASE
         WHEN is_recent IS NOT FALSE THEN 'recent'
-        WHEN has_failed THEN 'failed'
         WHEN NOT is_at_rest OR NOT is_whole THEN 'unfinished'
         WHEN EXISTS (
                 SELECT FROM unnest(parts) p (id)
@@ -278,9 +275,7 @@ BEGIN
     DELETE FROM scoop.ended_run r WHERE r.root = hierarchy;
     DELETE FROM scoop.execution x WHERE x.run = ANY (parts);
     DELETE FROM scoop.begun_step b WHERE b.run = ANY (parts);
-    DELETE FROM scoop.repeated_failure f WHERE f.run = ANY (parts);
     DELETE FROM scoop.intervention i WHERE i.root = hierarchy;
-    DELETE FROM scoop.rollback_failure f WHERE f.root = hierarchy;
     DELETE FROM scoop.join_member j WHERE j.run = ANY (parts);
     DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);
     DELETE FROM scoop.kept_hierarchy k WHERE k.root = hierarchy;

@@ -36,8 +36,6 @@ CROSS JOIN LATERAL (
   UNION ALL
     SELECT 3, 'intervention', to_jsonb(i) FROM (SELECT r.* FROM scoop.intervention r WHERE r.root = p.id OFFSET 0) i
   UNION ALL
-    SELECT 3, 'repeated_failure', to_jsonb(f) FROM (SELECT r.* FROM scoop.repeated_failure r WHERE r.run = p.id OFFSET 0) f
-  UNION ALL
     SELECT 3, 'join_member', to_jsonb(j) FROM (SELECT r.* FROM scoop.join_member r WHERE r.run = p.id OFFSET 0) j
 ) found
 ORDER BY p.place, found.rank, found.data -> 'created_at', found.name, found.data -> 'id'

@@ -1,8 +1,5 @@
 -- Which events did these transactions write? A page of them, in the order of their ids. Reads the events from the id $1 on up
--- to the last one of the page; those before are of earlier transactions, or of an earlier page. A repeated failure of a rollback
--- counts as another ROLLBACK_FAILED. Pages and cursors go by the id, which is unique within each table only. So a repeated failure
--- with the id of an event is left out: it would hide the event. Only a forged row has such an id, and
--- `repeated_failure_unmatched.sql` finds it. The number of a transaction has 64 bits, of which a row has 32. The page ends before
+-- to the last one of the page; those before are of earlier transactions, or of an earlier page. The number of a transaction has 64 bits, of which a row has 32. The page ends before
 -- its failures have more than about 4 MiB: `found` is how many events it would have had. Of a lineage only the first and the last
 -- id are returned, since a forged one may have millions.
 -- Locks: nothing.
@@ -15,22 +12,14 @@ FROM (
            sum(scoop.shown_bytes(e.failure)) OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS bytes,
            row_number() OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS nth
     FROM (
-        SELECT e.id, e.message_id, e.type, e.handler, e.worker, e.step, e.hierarchy, e.run, e.created_at,
-               CASE WHEN $9 THEN e.exception END AS failure,
+        SELECT e.id, e.message_id, e.type::text AS type, e.coroutine_name AS handler, e.coroutine_identifier AS worker,
+               e.step, e.cooperation_lineage[1] AS hierarchy,
+               CASE WHEN cardinality(e.cooperation_lineage) > 1 THEN scoop.run_id(e.cooperation_lineage) END AS run,
+               e.created_at, CASE WHEN $9 THEN e.exception END AS failure,
                written.by AS transaction
-        FROM (
-            SELECT e.id, e.message_id, e.type::text AS type, e.coroutine_name AS handler, e.coroutine_identifier AS worker,
-                   e.step, e.cooperation_lineage[1] AS hierarchy,
-                   CASE WHEN cardinality(e.cooperation_lineage) > 1 THEN scoop.run_id(e.cooperation_lineage) END AS run,
-                   e.created_at, e.exception, e.xmin::text::bigint AS xmin_of_row, false AS is_repeated
-            FROM scoop.message_event e
-          UNION ALL
-            SELECT f.id, f.message_id, 'ROLLBACK_FAILED', f.handler, f.worker, f.step, f.root, f.run, f.failed_at, f.exception,
-                   f.xmin::text::bigint, true
-            FROM scoop.repeated_failure f
-        ) e
+        FROM scoop.message_event e
         CROSS JOIN LATERAL (
-            SELECT newest - ((newest - e.xmin_of_row) & 4294967295) AS by
+            SELECT newest - ((newest - e.xmin::text::bigint) & 4294967295) AS by
             FROM (SELECT pg_snapshot_xmax($4::pg_snapshot)::text::bigint AS newest) AS snapshot
             OFFSET 0
         ) written
@@ -38,10 +27,8 @@ FROM (
           AND written.by >= $2 AND written.by < $3
           AND pg_visible_in_snapshot(written.by::text::xid8, $4::pg_snapshot)
           AND e.id NOT IN (SELECT unnest($5::uuid[]))
-          -- a count, so that each is looked up by index
-          AND (NOT e.is_repeated OR (SELECT count(*) FROM scoop.message_event same WHERE same.id = e.id) = 0)
-          AND ($6::text IS NULL OR e.handler = $6)
-          AND ($7::uuid IS NULL OR e.hierarchy = $7)
+          AND ($6::text IS NULL OR e.coroutine_name = $6)
+          AND ($7::uuid IS NULL OR e.cooperation_lineage[1] = $7)
         ORDER BY e.id
         LIMIT $8
     ) e

@@ -1,6 +1,6 @@
--- Writes the events that follow from the decision of an operator: a part of a rollback, or all of it, counts as done. Failed
--- rollbacks that this settles leave their list.
--- Locks: the new rows of message_event, the changed ones of ended_run, and the deleted ones of rollback_failure.
+-- Writes the events that follow from the decision of an operator: a part of a rollback, or all of it, counts as done. A run whose
+-- rollback counts as done has ended.
+-- Locks: the rows of run that go, the new ones of message_event and of ended_run.
 -- $1 the events: an array of objects, $2 by whom, as an identifier in events, $3 when, $4 the root of all of them
 WITH event AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset($1) AS e (
@@ -14,14 +14,13 @@ inserted_events AS (
            e.handling, nullif(e.context, '{}')
     FROM event e
 ),
-updated_end AS (
-    UPDATE scoop.ended_run r
-    SET outcome = 'rolled_back', rollback_failure = NULL, context = nullif(e.context, '{}'), ended_at = $3
-    FROM event e
-    WHERE e.type = 'ROLLED_BACK' AND scoop.run_id(e.lineage) = r.id AND r.root = $4
-      AND r.id = ANY (ARRAY(SELECT scoop.run_id(e.lineage) FROM event e))
+ended AS (
+    DELETE FROM scoop.run r
+    WHERE r.root = $4 AND r.id = ANY (ARRAY(SELECT scoop.run_id(e.lineage) FROM event e WHERE e.type = 'ROLLED_BACK'))
+    RETURNING r.*
 )
-DELETE FROM scoop.rollback_failure f
-WHERE f.root = $4
-  -- `IS TRUE`, so that this is no join: then the ids are hashed
-  AND (f.run IN (SELECT scoop.run_id(e.lineage) FROM event e WHERE e.type = 'ROLLED_BACK')) IS TRUE
+INSERT INTO scoop.ended_run
+    (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)
+SELECT r.root, r.id, r.parent, r.lineage, r.message_id, r.topic, r.handler, 'rolled_back', r.failure, r.rollback_failure,
+       r.context, $3
+FROM ended r

@@ -8,8 +8,7 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[]) AS waited (root, message, decisi
 LEFT JOIN LATERAL (
     SELECT true AS goes_on
     FROM scoop.run r
-    WHERE r.root = waited.root AND r.message_id = waited.message
-      AND scoop.goes_on(r.state, r.rollback_failed_before, r.awaits_operator)
+    WHERE r.root = waited.root AND r.message_id = waited.message AND r.state <> 'failed'
     LIMIT 1
 ) unfinished ON true
 LEFT JOIN LATERAL (

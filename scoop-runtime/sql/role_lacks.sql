@@ -8,7 +8,6 @@ WITH needed AS (
         ('scoop.return_value', '{SELECT,INSERT}'),
         ('scoop.definition', '{SELECT,INSERT}'),
         ('scoop.intervention', '{SELECT,INSERT}'),
-        ('scoop.repeated_failure', '{SELECT,INSERT}'),
         ('scoop.redelivery', '{SELECT,INSERT}'),
         ('scoop.execution', '{SELECT,INSERT}'),
         ('scoop.begun_step', '{SELECT,INSERT,UPDATE}'),
@@ -32,14 +31,12 @@ WITH needed AS (
         ('scoop.limit_log', '{SELECT,INSERT,DELETE}'),
         ('scoop.rate_window', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.queue_lease', '{SELECT,DELETE}'),
-        ('scoop.rollback_failure', '{SELECT,INSERT,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.ready_queue', '{SELECT}'),
         ('scoop.served_queue', '{SELECT}'),
         ('scoop.listed_handler', '{SELECT}'),
         ('scoop.paused', '{SELECT}'),
         ('scoop.reached_limit', '{SELECT}'),
-        ('scoop.recorded_rollback_failure', '{SELECT}'),
         ('scoop.limited_topic', '{SELECT}'),
         ('scoop.unfinished_run', '{SELECT}')
     ) AS t (name, privileges)

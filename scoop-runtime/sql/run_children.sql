@@ -84,14 +84,16 @@ LEFT JOIN LATERAL (
     OFFSET 0
 ) turned ON true
 LEFT JOIN LATERAL (
-    SELECT e.type, e.exception FROM scoop.message_event e
-    WHERE e.type IN ('ROLLED_BACK', 'ROLLBACK_FAILED')
-      AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
-    ORDER BY e.created_at DESC
+    SELECT 'ROLLED_BACK' AS type, NULL::jsonb AS exception FROM scoop.message_event e
+    WHERE e.type = 'ROLLED_BACK' AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
+  UNION ALL
+    -- also while a repair is under way
+    SELECT 'ROLLBACK_FAILED', r.rollback_failure FROM scoop.run r
+    WHERE r.root = seen.cooperation_lineage[1] AND r.id = scoop.run_id(seen.cooperation_lineage) AND r.rollback_failure IS NOT NULL
     LIMIT 1
 ) undone ON true
 CROSS JOIN LATERAL (
-    SELECT coalesce(undone.type, CASE WHEN turned.type IS NULL THEN committed.type END)::text AS ended
+    SELECT coalesce(undone.type, CASE WHEN turned.type IS NULL THEN committed.type::text END) AS ended
 ) stands
 LEFT JOIN LATERAL (
     SELECT array_agg(r.variable_name::text) AS names, array_agg(r.value) AS values

@@ -1,6 +1,5 @@
 -- How many runs have committed or rolled back since a time, by handler? Goes through the index of ends from one handler of each
--- outcome to the next, and counts the entries since then. A row without a handler says that some were left out. Failed rollbacks
--- are counted until an operator has settled them: see rollback_failure_count.sql.
+-- outcome to the next, and counts the entries since then. A row without a handler says that some were left out.
 -- Locks: nothing.
 -- $1 since when, $2 the maximum of a count, nothing for none, $3 of how many handlers of each outcome, nothing for all
 WITH listed AS MATERIALIZED (

@@ -1,5 +1,5 @@
 -- How many unfinished runs are there by handler and state, and since when is the one that is in it longest? Counts so many
--- of each row state and handler at most, apart from those of waiting runs that await an operator; of ready ones, so many that are due, that become due, and that are parked or await
+-- of each row state and handler at most; of ready ones, so many that are due, that become due, and that are parked or await
 -- a signal without a limit: a million sleeping runs must not hide one that is due. Goes through the handlers of each row state
 -- by their names, so that many that are ready do not hide one that is stuck. A row without a handler says that some were left out.
 -- Locks: nothing.
@@ -9,7 +9,7 @@ WITH queue AS MATERIALIZED (
 ),
 listed AS MATERIALIZED (
     SELECT s.state, h.handler
-    FROM unnest('{running,waiting,stuck}'::scoop.run_state[]) AS s (state)
+    FROM unnest('{running,waiting,stuck,failed}'::scoop.run_state[]) AS s (state)
     CROSS JOIN LATERAL (
         WITH RECURSIVE named (handler) AS (
             (SELECT r.handler FROM scoop.run r
@@ -59,25 +59,11 @@ part AS (
             SELECT scoop.phase(u) AS phase, scoop.phase_since(u) AS since FROM scoop.run u
             WHERE u.state = l.state AND u.handler = l.handler
               AND u.state <> 'ended' AND u.id >= '00000000-0000-0000-0000-000000000000'
-              AND NOT (u.state = 'waiting' AND u.awaits_operator)
             ORDER BY u.id
             LIMIT $1
         ) u
         GROUP BY 1
     ) p
-    UNION ALL
-    SELECT l.handler, 'awaiting operator', p.count, p.oldest, p.count >= $1
-    FROM listed l
-    CROSS JOIN LATERAL (
-        SELECT count(*) AS count, min(u.since) AS oldest
-        FROM (
-            SELECT scoop.phase_since(u) AS since FROM scoop.run u
-            WHERE u.awaits_operator AND u.state::text = 'waiting' AND u.handler = l.handler
-            ORDER BY u.id
-            LIMIT $1
-        ) u
-    ) p
-    WHERE l.state = 'waiting' AND p.count > 0
 )
 SELECT p.handler::text, p.phase, sum(p.count)::bigint AS count, min(p.oldest) AS oldest,
        coalesce(bool_or(p.is_capped), false) AS is_capped

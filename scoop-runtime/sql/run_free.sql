@@ -34,7 +34,6 @@ SET state = CASE WHEN lost.doubts < $9 THEN 'ready' ELSE 'stuck' END::scoop.run_
         ), NULL) t
     ),
     doubts = lost.doubts,
-    awaits_operator = false,
     reason = CASE WHEN lost.doubts < $9 THEN $10 ELSE $11 END
 FROM lost
 WHERE r.root = lost.root AND r.id = lost.id

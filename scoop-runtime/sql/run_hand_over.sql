@@ -25,7 +25,7 @@ target AS MATERIALIZED (
 )
 UPDATE scoop.run r
 SET state = CASE WHEN target.definition IS NULL THEN 'stuck' ELSE 'ready' END::scoop.run_state,
-    owner = NULL, reason = $4, awaits_operator = false, ready_at = clock_timestamp(),
+    owner = NULL, reason = $4, ready_at = clock_timestamp(),
     reserved_for = coalesce(target.definition, 0), refused_by = refused.definitions
 FROM (SELECT (SELECT definition FROM target) AS definition) target, refused
 WHERE r.root = $1 AND r.id = $2 AND r.epoch = $3 AND r.state = 'running'

@@ -2,7 +2,7 @@
 -- Locks: the row of run.
 -- $1 root, $2 id, $3 the reason
 UPDATE scoop.run
-SET state = 'stuck', reason = $3, awaits_operator = false, ready_at = clock_timestamp()
+SET state = 'stuck', reason = $3, ready_at = clock_timestamp()
 WHERE root = $1 AND id = $2 AND state::text = 'ready'
 RETURNING id, scoop.send_failed(
     'stuck', root, id, handler, message_id, last_event_at, step, scoop.stuck_failure(handler, reason), NULL)

@@ -21,7 +21,7 @@ removed AS MATERIALIZED (
     SELECT a.handler, a.signal FROM awaited a JOIN living l ON l.handler = a.handler AND l.definition = a.id
 )
 UPDATE scoop.run r
-SET state = 'stuck', awaits_operator = false, parked_since = r.ready_at, ready_at = clock_timestamp(),
+SET state = 'stuck', parked_since = r.ready_at, ready_at = clock_timestamp(),
     reason = format('the run waits for the signal `%s` with the key `%s`, which no step of saga `%s` awaits any more; let a '
         'step await it again, or cancel the run and then retry it, so that it rolls back', r.signal, r.signal_key, r.handler)
 FROM removed

@@ -11,14 +11,14 @@
 -- $11 how many ends to read
 WITH asked (outcome, handler) AS (
     SELECT k.outcome, h.handler
-    FROM unnest('{committed,rolled_back,rollback_failed}'::scoop.run_outcome[]) AS k (outcome)
+    FROM unnest('{committed,rolled_back}'::scoop.run_outcome[]) AS k (outcome)
     CROSS JOIN LATERAL (
 {ended_handlers}
     ) h
     WHERE $1::text IS NULL AND k.outcome::text = ANY ($3) IS NOT FALSE
     UNION ALL
     SELECT outcome, $1
-    FROM unnest('{committed,rolled_back,rollback_failed}'::scoop.run_outcome[]) AS outcome
+    FROM unnest('{committed,rolled_back}'::scoop.run_outcome[]) AS outcome
     WHERE $1 IS NOT NULL AND outcome::text = ANY ($3) IS NOT FALSE
 ),
 -- the time of the latest end of each; the end itself may be the one before which the list continues, or beside it
@@ -65,22 +65,18 @@ candidate AS MATERIALIZED (
     LIMIT $11
 ),
 found AS (
-    SELECT c.*,
-           CASE WHEN c.outcome = 'rollback_failed' THEN c.failure
-                WHEN c.outcome = 'rolled_back' AND $6::text IS NOT NULL THEN scoop.rollback_failure_of(c.root, c.id)
-           END AS other_failure
-    FROM candidate c
+    SELECT c.* FROM candidate c
     WHERE ($2::text IS NULL OR c.topic = $2) AND ($7::int IS NULL OR cardinality(c.lineage) <= $7)
 ),
 chosen AS (
     SELECT f.* FROM found f
     WHERE $6::text IS NULL OR EXISTS (
-        SELECT FROM unnest(ARRAY[f.failure, f.rollback_failure, f.other_failure]) any_failure
+        SELECT FROM unnest(ARRAY[f.failure, f.rollback_failure]) any_failure
         WHERE jsonb_path_exists(scoop.shown_failure(any_failure), '$.** ? (@.type == $code)', jsonb_build_object('code', $6)))
     ORDER BY f.ended_at DESC, f.id DESC
     LIMIT $10
 )
-SELECT floor.ended_at AS floor_at, floor.id AS floor_id, scoop.shown_failure(r.other_failure) AS other_failure,
+SELECT floor.ended_at AS floor_at, floor.id AS floor_id, scoop.shown_failure(r.rollback_failure) AS other_failure,
        {ended_shown}
 FROM (SELECT) AS always
 LEFT JOIN (SELECT c.ended_at, c.id FROM candidate c ORDER BY c.ended_at DESC, c.id DESC OFFSET $11 - 1 LIMIT 1)

@@ -1,6 +1,6 @@
 -- Which runs can no living program continue, longest first? Those that all living definitions of their saga have
 -- refused, with the reason; those that are due and whose saga no living worker has, which are in another state; and those
--- whose outcome was unknown too often, or whose claim the database refuses. Not those that could not be undone.
+-- whose outcome was unknown too often, or whose claim the database refuses. Not those whose rollback failed.
 -- Locks: nothing.
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (
@@ -8,7 +8,7 @@ SELECT * FROM (
             r.giving_up, r.ready_at AS stuck_since, r.id, r.doubts,
             scoop.can_give_up(r.giving_up, r.rollback_since) AS can_give_up, scoop.phase(r) AS phase
      FROM scoop.run r
-     WHERE scoop.is_stuck(r.state, r.awaits_operator)
+     WHERE r.state = 'stuck'
        AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
      ORDER BY r.ready_at, r.id
      LIMIT $3)

@@ -5,33 +5,24 @@
 -- $1 the handler, $2 the topic, $3 the states of rows and $4 their states in words; $5 since and $6 until when they
 -- are in it; $7 a code in the reason of the rollback or in its latest failure; $8 what they wait for; $9 the maximum length of
 -- the lineage; each null for all
--- $10 ids below this; null: from the newest on; $11 how many runs, $12 how many rows to read, $13 whether of waiting runs only
--- those that await an operator
+-- $10 ids below this; null: from the newest on; $11 how many runs, $12 how many rows to read
 WITH asked (state, handler) AS (
     SELECT l.state, l.handler::text FROM scoop.listed_handler l
     WHERE $1::text IS NULL AND l.state::text = ANY ($3) IS NOT FALSE
     UNION ALL
-    SELECT state, $1 FROM unnest('{ready,running,waiting,stuck}'::scoop.run_state[]) AS state
+    SELECT state, $1 FROM unnest('{ready,running,waiting,stuck,failed}'::scoop.run_state[]) AS state
     WHERE $1 IS NOT NULL AND state::text = ANY ($3) IS NOT FALSE
 ),
 candidate AS MATERIALIZED (
     SELECT newest.root, newest.id
     FROM asked
     CROSS JOIN LATERAL (
-        (SELECT r.root, r.id FROM scoop.run r
-         WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
-           AND r.state = asked.state AND r.handler = asked.handler
-           AND r.id < coalesce($10::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-           AND NOT (asked.state = 'waiting' AND $13)
-         ORDER BY r.id DESC
-         LIMIT $12)
-        UNION ALL
-        (SELECT r.root, r.id FROM scoop.run r
-         WHERE r.awaits_operator AND r.state::text = 'waiting' AND r.handler = asked.handler
-           AND r.id < coalesce($10::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-           AND asked.state = 'waiting' AND $13
-         ORDER BY r.id DESC
-         LIMIT $12)
+        SELECT r.root, r.id FROM scoop.run r
+        WHERE r.state <> 'ended' AND r.id >= '00000000-0000-0000-0000-000000000000'
+          AND r.state = asked.state AND r.handler = asked.handler
+          AND r.id < coalesce($10::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+        ORDER BY r.id DESC
+        LIMIT $12
     ) newest
     ORDER BY newest.id DESC
     LIMIT $12

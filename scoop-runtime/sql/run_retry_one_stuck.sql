@@ -9,5 +9,5 @@ SET state = 'ready', parked_since = NULL,
                     ELSE greatest(coalesce(r.parked_since, r.ready_at), clock_timestamp()) END,
     reason = NULL, reserved_for = 0, refused_by = NULL,
     doubts = least(r.doubts, $3 - 3)
-WHERE r.root = $1 AND r.id = $2 AND scoop.is_stuck(r.state, r.awaits_operator)
+WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck'
 RETURNING handler

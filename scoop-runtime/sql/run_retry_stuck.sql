@@ -6,4 +6,4 @@ UPDATE scoop.run r
 SET state = 'ready', parked_since = NULL,
     ready_at = CASE WHEN r.giving_up OR r.signal IS NULL THEN clock_timestamp() ELSE coalesce(r.parked_since, r.ready_at) END,
     reason = NULL, reserved_for = 0, refused_by = NULL
-WHERE r.state = 'stuck' AND NOT r.awaits_operator AND r.doubts < $2 AND r.handler = ANY ($1::text[])
+WHERE r.state = 'stuck' AND r.doubts < $2 AND r.handler = ANY ($1::text[])

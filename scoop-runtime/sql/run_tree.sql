@@ -154,18 +154,8 @@ recorded AS (
             ORDER BY own.created_at DESC
             LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
         ),
-        -- the newest of the repeated failures of its rollback
-        again AS MATERIALIZED (
-            SELECT f.failed_at AS created_at, 'ROLLBACK_FAILED'::scoop.message_event_type, f.step, f.worker,
-                   f.handler_iteration, f.exception, NULL::jsonb, NULL::int
-            FROM scoop.repeated_failure f
-            WHERE f.run = scoop.run_id(n.lineage)
-            ORDER BY f.failed_at DESC
-            LIMIT CASE WHEN scoop.run_id(n.lineage) <> $4::uuid AND $5::int > 1 THEN 1 ELSE $5::int END
-        ),
         bounds AS (
-            SELECT (SELECT max(created_at) FROM first) AS after, (SELECT min(created_at) FROM last) AS before,
-                   (SELECT min(created_at) FROM again) AS again
+            SELECT (SELECT max(created_at) FROM first) AS after, (SELECT min(created_at) FROM last) AS before
         ),
         left_out AS (
             SELECT (SELECT count(*) FROM (
@@ -175,15 +165,11 @@ recorded AS (
                             WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
                               AND own.created_at > bounds.after AND own.created_at < bounds.before
                               AND own.message_id = n.message_id AND own.coroutine_name = n.handler
-                              AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+                              AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK')
                             OFFSET 0
                         ) own
                         LIMIT $6::bigint
-                    ) between_them) AS own,
-                   (SELECT greatest(count(*) - (SELECT count(*) FROM again), 0) FROM (
-                        SELECT FROM scoop.repeated_failure f WHERE f.run = scoop.run_id(n.lineage)
-                        LIMIT $6::bigint + (SELECT count(*) FROM again)
-                    ) repeated) AS repeated
+                    ) between_them) AS own
         )
         SELECT e.created_at, e.type, e.step, e.coroutine_identifier AS worker, e.child_failure_handler_iteration AS handling,
                e.exception, e.wait, e.definition,
@@ -193,11 +179,6 @@ recorded AS (
                    WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
                      AND own.created_at > greatest(e.previous_at, n.began_at) AND own.created_at < e.created_at
                      AND own.message_id = n.message_id AND own.coroutine_name = n.handler
-                   LIMIT 1
-               ) IS NOT NULL ELSE false END
-               OR CASE WHEN left_out.repeated > 0 AND e.previous_at < bounds.again THEN (
-                   SELECT f.failed_at FROM scoop.repeated_failure f
-                   WHERE f.run = scoop.run_id(n.lineage) AND f.failed_at > e.previous_at AND f.failed_at < e.created_at
                    LIMIT 1
                ) IS NOT NULL ELSE false END AS follows_gap,
                NULL::uuid[] AS lineage, NULL::uuid AS message_id, NULL::text AS handler, NULL::int AS execution,
@@ -220,19 +201,17 @@ recorded AS (
                         own.exception, own.wait, own.definition
                  FROM scoop.message_event own
                  WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
-                   AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK', 'ROLLBACK_FAILED')
+                   AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK')
                    AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
                    AND own.created_at > bounds.after AND own.created_at < bounds.before
                  OFFSET 0)
-              UNION ALL
-                SELECT again.* FROM again
               UNION ALL
                 SELECT last.* FROM last
             ) picked
         ) e
       UNION ALL
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, n.lineage, n.message_id, n.handler, n.execution,
-               least(left_out.own + left_out.repeated, $6::bigint)
+               least(left_out.own, $6::bigint)
         FROM left_out
         OFFSET 0
     ) e
@@ -301,7 +280,7 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        ) IS NOT NULL ELSE false END AS has_more,
        n.execution,
        CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at,
-       n.left_out, (SELECT is_so FROM more_emitted) AS more_emitted, r.awaits_operator
+       n.left_out, (SELECT is_so FROM more_emitted) AS more_emitted
 FROM described_run n
 -- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
 CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
@@ -312,6 +291,6 @@ UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
-       u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted), NULL
+       u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted)
 FROM unhandled u
 ORDER BY lineage, launched_at NULLS FIRST

@@ -48,7 +48,7 @@ locked_run AS MATERIALIZED (
       AND jsonb_typeof(object) = 'object'
       AND NOT EXISTS (
           SELECT FROM scoop.run child
-          WHERE child.root = r.root AND child.parent = r.id AND child.state <> 'ended'
+          WHERE child.root = r.root AND child.parent = r.id AND child.state NOT IN ('ended', 'failed')
       )
     FOR UPDATE OF r
 ),
@@ -59,7 +59,6 @@ woken AS (
         epoch = r.epoch + locked_run.is_claimed::int,
         -- the clock is later than the wait for the lock: claims look for no run that was ready before
         ready_at = scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp()),
-        awaits_operator = false,  -- also in a forged row, which would execute as one that awaits an operator
         signal = CASE WHEN NOT locked_run.is_claimed THEN r.signal END,
         signal_key = CASE WHEN NOT locked_run.is_claimed THEN r.signal_key END,
         last_event_at = CASE WHEN locked_run.is_claimed
@@ -94,7 +93,8 @@ SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timest
        c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
+       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failure IS NOT NULL AS has_failed_before,
+       c.parent,
        c.execution, c.execution_since, c.payload_of, c.signalled_by,
        c.rollback_since IS NOT NULL AS undoing,
        scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
@@ -103,6 +103,6 @@ SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timest
        ) END AS payload,
        CASE WHEN c.state = 'running' AND (
            SELECT child.id FROM scoop.run child
-           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
+           WHERE child.root = c.root AND child.parent = c.id AND child.state IN ('ended', 'failed') LIMIT 1
        ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
 FROM (SELECT * FROM woken UNION ALL SELECT * FROM deleted_run) c

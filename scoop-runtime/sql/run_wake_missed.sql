@@ -9,12 +9,12 @@ WITH unheeded AS (
       AND NOT EXISTS (SELECT FROM scoop.run parent WHERE parent.root = r.root AND parent.id = r.parent)
 )
 UPDATE scoop.run r
-SET state = 'ready', ready_at = scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp()), awaits_operator = false
+SET state = 'ready', ready_at = scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp())
 FROM scoop.run snapshot
 WHERE r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch
   AND r.state = 'waiting' AND snapshot.state = 'waiting'
   AND NOT EXISTS (
       SELECT FROM scoop.run child
-      WHERE child.root = snapshot.root AND child.parent = snapshot.id AND child.state <> 'ended'
+      WHERE child.root = snapshot.root AND child.parent = snapshot.id AND child.state NOT IN ('ended', 'failed')
   )
 RETURNING r.handler

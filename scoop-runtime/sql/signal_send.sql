@@ -69,7 +69,7 @@ reached AS (
     RETURNING r.root, r.id, r.lineage, r.message_id, r.topic, r.handler, r.state, r.epoch, r.rolling_back,
         r.rollback_requested, r.step, r.jump, r.definition, r.reserved_for, r.iteration, r.handler_iteration,
         r.suspensions, r.completions, r.outputs, r.failure, r.attempts, r.retries, r.tried_under, r.context, r.replied,
-        r.rollback_failed_before, r.parent, r.execution, r.execution_since, r.payload_of, r.rollback_since, r.giving_up,
+        r.rollback_failure, r.parent, r.execution, r.execution_since, r.payload_of, r.rollback_since, r.giving_up,
         r.give_up_at, r.signalled_by, w.payload AS output
 ),
 stored AS (
@@ -82,7 +82,8 @@ SELECT c.state = 'running' AS claimed,
        c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
        c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
+       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failure IS NOT NULL AS has_failed_before,
+       c.parent,
        c.execution, c.execution_since, c.payload_of, c.signalled_by,
        c.rollback_since IS NOT NULL AS undoing,
        scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
@@ -91,6 +92,6 @@ SELECT c.state = 'running' AS claimed,
        ) END AS payload,
        CASE WHEN c.state = 'running' AND (
            SELECT child.id FROM scoop.run child
-           WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
+           WHERE child.root = c.root AND child.parent = c.id AND child.state IN ('ended', 'failed') LIMIT 1
        ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
 FROM reached c

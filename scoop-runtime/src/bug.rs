@@ -108,7 +108,7 @@ pub enum Bug {
     IgnorePriority,
     /// The places that other programs hold in a queue are not counted.
     ForgetLeases,
-    /// A hierarchy that awaits an operator is deleted.
+    /// A hierarchy with a failed run is deleted.
     DeleteAwaiting,
     /// A hierarchy is deleted although a message of it waits to be joined, or although the messages that it joins are kept.
     DeleteNeeded,

@@ -69,7 +69,7 @@ pub use find::{
     RegisteredWorker, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunExplanation, RunPhase,
     RunRequest, RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
-pub use repair::{FailedCompensation, Intervention, RepairAnswer, RepairStatus, StuckRun};
+pub use repair::{FailedCompensation, Intervention, RepairAnswer, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};
 pub use saga::failed::{Failed, FailedOutcome};

@@ -136,17 +136,11 @@ pub enum RunState {
         /// The reason.
         reason: String,
     },
-    /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide. Or it waits for such a
-    /// run.
-    AwaitingOperator {
-        /// The reason.
-        reason: String,
-    },
     /// It has committed.
     Committed,
     /// It was rolled back because of this failure.
     RolledBack(Failure),
-    /// Its rollback failed.
+    /// Its rollback failed, and rests until an operator decides about it, or about a failed descendant.
     RollbackFailed(RollbackFailure),
 }
 
@@ -256,7 +250,6 @@ impl RunState {
             Self::Running => RunPhase::Running,
             Self::Waiting => RunPhase::Waiting,
             Self::Stuck { .. } => RunPhase::Stuck,
-            Self::AwaitingOperator { .. } => RunPhase::AwaitingOperator,
             Self::Committed => RunPhase::Committed,
             Self::RolledBack(_) => RunPhase::RolledBack,
             Self::RollbackFailed(_) => RunPhase::RollbackFailed,

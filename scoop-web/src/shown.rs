@@ -89,7 +89,7 @@ impl Phase {
         match self.0 {
             RunPhase::Committed => "good",
             RunPhase::Running | RunPhase::Ready => "busy",
-            RunPhase::Stuck | RunPhase::AwaitingOperator | RunPhase::RollbackFailed => "bad",
+            RunPhase::Stuck | RunPhase::RollbackFailed => "bad",
             RunPhase::RolledBack => "undone",
             _ => "idle",
         }

@@ -1,12 +1,12 @@
 //! The recorded events, hierarchy by hierarchy, as read in the end.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use scoop::{Context, Error, EventKind, Failure, Lineage, Result, SignalKey};
 use scoop_audit::{
-    AwaitedSignal, BegunStep, EndedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput,
-    LoggedSignal, Subscription, Tables,
+    AwaitedSignal, BegunStep, EndedRun, FailedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage,
+    LoggedOutput, LoggedSignal, Subscription, Tables,
 };
 use scoop_test_support::postgres::tables;
 use serde_json::Value;
@@ -102,7 +102,7 @@ pub(crate) struct Beside {
     outputs: HashMap<Uuid, Vec<LoggedOutput>>,
     begun_steps: HashMap<Uuid, Vec<BegunStep>>,
     executions: HashMap<Uuid, Vec<LoggedExecution>>,
-    failed_rollbacks: HashSet<Uuid>,
+    failed_runs: HashMap<Uuid, FailedRun>,
     /// Those of each hierarchy.
     ended_runs: HashMap<Uuid, Vec<EndedRun>>,
 }
@@ -110,10 +110,10 @@ pub(crate) struct Beside {
 impl Beside {
     /// Reads all of them.
     pub(crate) async fn read(pool: &PgPool) -> Result<Self> {
-        let Tables { signals, outputs, begun_steps, executions, failed_rollbacks, ended_runs } =
+        let Tables { signals, outputs, begun_steps, executions, failed_runs, ended_runs } =
             tables(&mut *pool.acquire().await?, "scoop").await?;
-        let failed_rollbacks = failed_rollbacks.into_iter().collect();
-        let mut beside = Self { failed_rollbacks, ..Self::default() };
+        let failed_runs = failed_runs.into_iter().map(|failed| (failed.run, failed)).collect();
+        let mut beside = Self { failed_runs, ..Self::default() };
         for signal in signals {
             beside.signals.entry(signal.to.key.clone()).or_default().push(signal);
         }
@@ -155,7 +155,7 @@ impl Beside {
             tables.outputs.extend(self.outputs.remove(&run.id).unwrap_or_default());
             tables.begun_steps.extend(self.begun_steps.remove(&run.id).unwrap_or_default());
             tables.executions.extend(self.executions.remove(&run.id).unwrap_or_default());
-            tables.failed_rollbacks.extend(self.failed_rollbacks.take(&run.id));
+            tables.failed_runs.extend(self.failed_runs.remove(&run.id));
         }
         tables
     }

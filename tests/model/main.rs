@@ -11,6 +11,7 @@
 //!   `worker_wait_for_claims.sql`, `worker_reap.sql`, the epochs of `scoop.settle`).
 //! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`run_mark_cancelled.sql`,
 //!   `run_delete_pending.sql`, `run_mark_overdue.sql`, the refusals of `scoop.settle`).
+//! * [`repair`]: rollbacks that failed, and operators who decide (`run_lock_lineage.sql`, `run_repair.sql`).
 //! * [`waking`]: a parent, its children, and the statements that wake it (`run_wake.sql`, `run_wake_missed.sql`).
 //! * [`rollback`]: a tree of runs that fail and are rolled back, as decided by `scoop_core`.
 //!
@@ -21,5 +22,6 @@ mod check;
 mod command;
 mod fence;
 mod give_up;
+mod repair;
 mod rollback;
 mod waking;

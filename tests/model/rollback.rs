@@ -471,7 +471,6 @@ impl Rollback {
                 slot.standing = ended(has_parent);
                 slot.failed = Kept((Some(cause), Some(failure)));
             }
-            Fate::FailedAgain { .. } => unreachable!("no operator repairs a failed rollback"),
         }
     }
 }

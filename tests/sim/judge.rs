@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scoop::{EventKind, Failure, InMemory, LoggedEvent};
 use scoop_audit::{
-    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, Log, LoggedEvent as Logged,
-    LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, Quiescence, RunOutcome, Subscription, Tables,
-    Violation, audit, audit_effects,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, FailedRun, Log,
+    LoggedEvent as Logged, LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, Quiescence,
+    RunOutcome, Subscription, Tables, Violation, audit, audit_effects,
 };
 use scoop_runtime::simulation;
 use time::Duration;
@@ -158,12 +158,14 @@ fn tables(tables: simulation::Tables) -> Tables {
     let executions = tables.executions.into_iter();
     let executions =
         executions.map(|it| LoggedExecution { run: it.run, number: it.number, began_at: it.began_at.into() });
+    let failed = tables.failed_runs.into_iter();
+    let failed = failed.map(|it| FailedRun { run: it.run, rests: it.rests, parent: it.parent });
     Tables {
         signals: signals.collect(),
         outputs: outputs.collect(),
         begun_steps: begun.collect(),
         executions: executions.collect(),
-        failed_rollbacks: tables.failed_rollbacks,
+        failed_runs: failed.collect(),
         ended_runs: tables.ended_runs.into_iter().map(ended_run).collect(),
     }
 }
@@ -176,7 +178,6 @@ fn ended_run(row: simulation::EndedRun) -> EndedRun {
         outcome: match row.outcome {
             simulation::RunOutcome::Committed => RunOutcome::Committed,
             simulation::RunOutcome::RolledBack => RunOutcome::RolledBack,
-            simulation::RunOutcome::RollbackFailed => RunOutcome::RollbackFailed,
             simulation::RunOutcome::Dropped => RunOutcome::Dropped,
         },
         failure: row.failure,

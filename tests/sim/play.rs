@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, Keep, LoggedEvent, RepairStatus, RowState, Scoop, WorkingRun};
+use scoop::{FailedCompensation, InMemory, Keep, LoggedEvent, RowState, Scoop, WorkingRun};
 use scoop_audit::{Log, Violation, audit_rows};
 use scoop_runtime::simulation::{self, Process, Subscription, Tables};
 use tokio::task::JoinSet;
@@ -214,12 +214,12 @@ impl<'a> Stage<'a> {
         self.seen.extend(audit_rows(&log));
     }
 
-    /// Whether a run can go on without an operator. A run awaiting one is stuck, and its ancestors wait.
+    /// Whether a run can go on without an operator: not one that is stuck or failed, nor one that waits for a stuck one.
     fn has_run_that_goes_on(&self) -> bool {
         let runs = self.database.working_set();
         let stuck = runs.iter().filter(|run| run.state == RowState::Stuck);
         let is_held = |root: Uuid| stuck.clone().any(|run| run.lineage.root_id() == root);
-        let others = runs.iter().filter(|run| run.state != RowState::Stuck);
+        let others = runs.iter().filter(|run| !matches!(run.state, RowState::Stuck | RowState::Failed));
         let mut able = others.filter(|run| {
             !matches!(run.state, RowState::Waiting | RowState::Ended) || !is_held(run.lineage.root_id())
         });
@@ -309,7 +309,7 @@ impl Stage<'_> {
         }
         for _ in 0..REPAIRS_MAX {
             let failed = failed(&client).await;
-            let Some(next) = failed.iter().find(|failed| failed.status == RepairStatus::Undecided) else {
+            let Some(next) = failed.iter().find(|failed| failed.failed_below.is_empty()) else {
                 return self.database.working_set().is_empty();
             };
             let run = next.lineage.id();

@@ -79,10 +79,6 @@ enum WaitRecord<'a> {
         failed_below: Vec<FailedBelowRecord<'a>>,
         more_below: bool,
     },
-    Runs {
-        below: Vec<FailedBelowRecord<'a>>,
-        more_below: bool,
-    },
     Limit {
         concurrency: u32,
         key_from: Option<&'a str>,
@@ -161,9 +157,6 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 failed_below: failed_below.iter().map(Into::into).collect(),
                 more_below: *has_more_below,
             },
-            WaitReason::RunsInProgress { below, has_more_below } => {
-                Self::Runs { below: below.iter().map(Into::into).collect(), more_below: *has_more_below }
-            }
             WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
                 concurrency: *concurrency,
                 key_from: key.as_ref().map(|key| &*key.from),
@@ -305,10 +298,6 @@ mod tests {
                     has_more_below: false,
                 },
                 r#"{"for":"operator","why":"it is stuck","failed_below":[],"more_below":false}"#,
-            ),
-            (
-                WaitReason::RunsInProgress { below: vec![], has_more_below: false },
-                r#"{"for":"runs","below":[],"more_below":false}"#,
             ),
             (
                 WaitReason::Limit { concurrency: 2, key: key(), holders: vec![], ahead: 0, queued: 1 },

@@ -108,7 +108,7 @@ impl Filters {
         if !known.runs.is_empty() || known.next.is_some() {
             return Ok(());
         }
-        let failed = [RunPhase::RolledBack, RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+        let failed = [RunPhase::RolledBack, RunPhase::RollbackFailed];
         let failed = failed.into_iter().fold(scoop.runs(), FindRuns::state);
         let codes = failed.page(PAGE_MAX).await?.runs.into_iter().filter_map(|run| Some(run.failure?.code));
         let hint = instead_of_code(code, &codes.collect()).unwrap_or_default();

@@ -225,9 +225,7 @@ impl<'a> From<&'a RunSummary> for RunRecord<'a> {
 impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
     fn from(run: &'a RunInfo) -> Self {
         let (reason, failure) = match &run.state {
-            RunState::Retrying { reason, .. }
-            | RunState::Stuck { reason }
-            | RunState::AwaitingOperator { reason } => (Some(&**reason), None),
+            RunState::Retrying { reason, .. } | RunState::Stuck { reason } => (Some(&**reason), None),
             RunState::RolledBack(failure) => (None, Some(failure.into())),
             RunState::RollbackFailed(failed) => (None, Some(FailureRecord::of_rollback(failed))),
             RunState::AwaitingSignal => (run.refused_signal.as_deref(), None),

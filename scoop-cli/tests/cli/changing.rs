@@ -277,7 +277,7 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
     }
     // The bank is still closed.
     let first = &runs[0].0;
-    first.comes_to(|tree| matches!(tree.runs()[0].state, RunState::AwaitingOperator { .. })).await.unwrap();
+    first.comes_to(|tree| matches!(tree.runs()[0].state, RunState::RollbackFailed(_))).await.unwrap();
     let order = first.id().to_string();
     shop.run(&["retry", &order, "--yes"]).await.shows(expect![[r#"
         exit 3
@@ -756,7 +756,7 @@ async fn filters_retry_all_failed_rollbacks_and_stuck_runs_that_pass() {
     shop.run(&["retry", "--state", "committed", "--yes"]).await.shows(expect![[r#"
         exit 2
         2> error: invalid value 'committed' for '--state <STATE>'
-        2> [possible values: stuck, awaiting-operator, rollback-failed]
+        2> [possible values: stuck, rollback-failed]
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -867,8 +867,8 @@ async fn run_above_one_that_failed_again_is_explained_with_the_commands_for_that
     let tree = order.tree().await.unwrap();
     let [parent, child] = [0, 1].map(|at| tree.runs()[at].id().to_string());
     assert_eq!(shop.run(&["retry", &child, "--yes"]).await.code, 0);
-    let held = |tree: &Tree| matches!(tree.runs()[1].state, RunState::AwaitingOperator { .. });
-    order.comes_to(held).await.unwrap();
+    let rests = |tree: &Tree| matches!(tree.runs()[0].state, RunState::RollbackFailed(_));
+    order.comes_to(rests).await.unwrap();
     let commands = format!("Fix the cause, then run one of:\n  scoop retry {child}\n  scoop skip {child}");
     for id in [&parent, &order.id().to_string()] {
         let explained = shop.run(&["explain", id]).await;

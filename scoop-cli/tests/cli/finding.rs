@@ -51,17 +51,17 @@ async fn runs_are_listed_with_state_and_reason() {
     "#]]);
     let failed = shop.run(&["runs", "--waiting-for", "operator", "--json"]).await.field("run").remove(0);
     shop.run(&["retry", &failed, "--yes"]).await;
-    let again = ["runs", "--state", "awaiting-operator", "--json"];
+    let again = ["runs", "--state", "rollback-failed", "--json"];
     eventually("the compensation fails again", async || {
         ran(shop.command(&again), &mut vec![]).await.stdout.contains("the bank is closed")
     })
     .await;
     shop.run(&["runs", "--failed-with", "bank-closed"]).await.shows(expect![[r#"
         RUN SAGA STATE SINCE ABOUT
-        <id 3> orders awaiting operator <time> rolling back; waits for an operator; bank-closed: the bank is closed
+        <id 3> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
     "#]]);
     shop.run(&["explain", &failed]).await.shows(expect![[r#"
-        Run <id 3> of `orders` waits for an operator, for <duration>: its rollback failed again: bank-closed: the bank is closed. It is rolling back. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
+        Run <id 3> of `orders` waits for an operator, for <duration>: bank-closed: the bank is closed. An operator has to decide: `retry`, `skip` or `resolve` the run <id 3>.
 
         Fix the cause, then run one of:
         scoop retry <id 3>
@@ -73,8 +73,8 @@ async fn runs_are_listed_with_state_and_reason() {
     assert!(given.stdout.contains(" --reason <why>\n"), "{given:?}");
     assert_eq!(given.stderr, "the commands need these options, too: --database-url\n");
     shop.run(&["tree", &failed]).await.shows(expect![[r#"
-        orders (on shop.orders): AWAITING OPERATOR: its rollback failed again: bank-closed: the bank is closed
-        run <id 3>
+        orders (on shop.orders): ROLLBACK FAILED: the bank is closed (because none left)
+        run <id 3>, took <duration>
         <time> began, by scoop-rs:<id 8>
         <time> + <duration> completed reserve
         <time> + <duration> began to roll back in pack: none left, at scoop-cli/tests/cli/support.rs:92
@@ -479,7 +479,7 @@ async fn missing_things_are_named_and_have_an_exit_code() {
     shop.run(&["runs", "--state", "done"]).await.shows(expect![[r#"
         exit 2
         2> error: invalid value 'done' for '--state <STATE>'
-        2> [possible values: pending, ready, retrying, running, waiting, sleeping, awaiting-signal, stuck, awaiting-operator, committed, rolled-back, rollback-failed]
+        2> [possible values: pending, ready, retrying, running, waiting, sleeping, awaiting-signal, stuck, rollback-failed, committed, rolled-back]
         2> 
         2> For more information, try '--help'.
     "#]]);

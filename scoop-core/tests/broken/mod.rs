@@ -1,9 +1,9 @@
 //! Tests that the audit finds violations: good logs, each broken in one place.
 
 use scoop_audit::{
-    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, Invariant, Log, LoggedEvent,
-    LoggedExecution, LoggedOutput, LoggedSignal, Quiescence, Redelivery, RunOutcome, Tables, audit,
-    audit_effects,
+    AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, FailedRun, Invariant, Log,
+    LoggedEvent, LoggedExecution, LoggedOutput, LoggedSignal, Quiescence, Redelivery, RunOutcome, Tables,
+    audit, audit_effects,
 };
 use scoop_core::{Definition, EventKind, Failure, Lineage, SignalKey};
 use time::{Duration, OffsetDateTime};
@@ -618,26 +618,45 @@ fn an_execution_without_the_step_that_goes_on_anew() {
     broken.violates(Invariant::Executions);
 }
 
-#[test]
-fn a_failed_rollback_that_is_not_in_the_list_of_these_or_stays_there() {
-    let mut broken = good(NOT_UNDONE);
-    let failed = broken.log.events.iter().filter(|row| row.kind == RollbackFailed);
-    let failed: Vec<_> = failed.map(|row| row.lineage.id()).collect();
-    broken.tables().failed_rollbacks = failed.clone();
-    broken.is_not_told("list of failed rollbacks");
-    broken.tables().failed_rollbacks.pop();
-    broken.violates(Invariant::FailedRollbacks);
+/// The rows of the runs of a log that rest as failed.
+fn failed_runs(log: &Log) -> Vec<FailedRun> {
+    let failed = log.events.iter().filter(|row| row.kind == RollbackFailed);
+    let row = |row: &LoggedEvent| {
+        let parent = row.lineage.parent().filter(|parent| parent.ids().len() > 1);
+        FailedRun { run: row.lineage.id(), rests: true, parent: parent.map(|parent| parent.id()) }
+    };
+    failed.map(row).collect()
+}
 
-    broken.tables().failed_rollbacks = failed;
-    let mut settled = broken.row(RollbackFailed, "child", "Rollback of work[0,]").clone();
+#[test]
+fn a_failed_rollback_whose_row_does_not_rest_or_that_rests_without_one() {
+    let mut broken = good(NOT_UNDONE);
+    let failed = failed_runs(&broken.log);
+    broken.tables().failed_runs = failed.clone();
+    broken.is_not_told("fail");
+    broken.tables().failed_runs.pop();
+    broken.is_found("has no row");
+
+    broken.tables().failed_runs = failed.clone();
+    broken.tables().failed_runs[0].rests = false;
+    broken.is_found("is the end, and its row does not rest as failed");
+
+    broken.tables().failed_runs = failed.clone();
+    let child = broken.row(RollbackFailed, "child", "Rollback of work[0,]").clone();
+    let of_child = failed.iter().position(|row| row.run == child.lineage.id()).expect("a row");
+    broken.tables().failed_runs[of_child].parent = None;
+    broken.is_found("`parent` does not wait for");
+
+    broken.tables().failed_runs = failed;
+    let mut settled = child;
     settled.kind = RolledBack;
     broken.log.events.push(settled);
-    broken.is_found("is settled, and in the list of failed rollbacks");
+    broken.is_found("is settled, and has the row of a failed run");
 
     let mut unfailed = good(UNDONE);
     let run = unfailed.row(RolledBack, "parent", "Rollback of before[0,]").lineage.id();
-    unfailed.tables().failed_rollbacks.push(run);
-    unfailed.is_found("`parent` is in the list of failed rollbacks, and has not failed");
+    unfailed.tables().failed_runs.push(FailedRun { run, rests: true, parent: None });
+    unfailed.is_found("`parent` has the row of a failed run, and has not failed");
 }
 
 #[test]
@@ -758,13 +777,9 @@ fn ended_runs(log: &Log) -> Vec<EndedRun> {
             lineage: end.lineage.clone(),
             message: end.message,
             handler: end.handler.clone().expect("it has a handler"),
-            outcome: match end.kind {
-                Committed => RunOutcome::Committed,
-                RolledBack => RunOutcome::RolledBack,
-                _ => RunOutcome::RollbackFailed,
-            },
+            outcome: if end.kind == Committed { RunOutcome::Committed } else { RunOutcome::RolledBack },
             failure: turned.and_then(|turned| turned.exception.clone()),
-            rollback_failure: end.exception.clone(),
+            rollback_failure: None,
             context: end.context.clone(),
             ended_at: end.at,
         }
@@ -774,20 +789,19 @@ fn ended_runs(log: &Log) -> Vec<EndedRun> {
 
 #[test]
 fn an_ended_run_that_has_no_row_or_another_one_than_its_events() {
-    for script in [DONE, UNDONE, NOT_UNDONE] {
+    for script in [DONE, UNDONE] {
         let mut broken = good(script);
         let ended = ended_runs(&broken.log);
-        let failed = ended.iter().filter(|row| row.outcome == RunOutcome::RollbackFailed);
-        broken.tables().failed_rollbacks = failed.map(|row| row.lineage.id()).collect();
         broken.tables().ended_runs = ended.clone();
         broken.is_not_told("ended");
 
         broken.tables().ended_runs.pop();
         broken.is_found("is not among the ended runs");
 
-        let breaks: [fn(&mut EndedRun); 5] = [
+        let breaks: [fn(&mut EndedRun); 6] = [
             |row| row.outcome = RunOutcome::Dropped,
             |row| row.failure = Some(Failure::new("Other", "another", "nobody")),
+            |row| row.rollback_failure = Some(Failure::new("Other", "another", "nobody")),
             |row| row.ended_at += Duration::microseconds(1),
             |row| row.handler.push('x'),
             |row| row.message = Uuid::nil(),

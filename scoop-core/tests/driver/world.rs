@@ -546,7 +546,6 @@ impl<'a> World<'a> {
                 let noted = before.lineage.ids().len() > 2;
                 self.end(id, noted.then_some((cause, Some(failure))))
             }
-            Fate::FailedAgain { .. } => unreachable!("scripts have no operators"),
         }
     }
 

@@ -44,14 +44,15 @@ result AS (
            c.rollback_requested,
            c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
            c.outputs, c.failure,
-           c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failed_before, c.parent,
+           c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failure IS NOT NULL AS has_failed_before,
+           c.parent,
            c.execution, c.execution_since, c.payload_of, c.signalled_by,
            c.rollback_since IS NOT NULL AS undoing,
            scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
            (SELECT m.payload FROM scoop.message m WHERE m.id = coalesce(c.payload_of, c.message_id)) AS payload,
            CASE WHEN c.epoch > c.unclaimed_epoch + 1 AND (
                SELECT child.id FROM scoop.run child
-               WHERE child.root = c.root AND child.parent = c.id AND child.state = 'ended' LIMIT 1
+               WHERE child.root = c.root AND child.parent = c.id AND child.state IN ('ended', 'failed') LIMIT 1
            ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
     FROM claimed c
 )

@@ -1,8 +1,8 @@
--- What lists and explanations show of the ended runs `r`: the failure is the reason of the rollback, or that of the rollback itself. The
+-- What lists and explanations show of the ended runs `r`: the failure is the reason of the rollback. The
 -- event of the end has the worker and the step. Of the parts of the rollback that an operator has skipped, those of the newest
 -- interventions are counted.
 r.lineage, r.id, r.message_id, r.topic, r.handler, r.outcome::text AS outcome, r.ended_at,
-       scoop.shown_failure(CASE r.outcome WHEN 'rollback_failed' THEN r.rollback_failure ELSE r.failure END) AS failure,
+       scoop.shown_failure(r.failure) AS failure,
        e.worker, e.step,
        CASE r.outcome WHEN 'rolled_back' THEN (
            SELECT count(*) FROM (

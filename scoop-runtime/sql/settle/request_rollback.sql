@@ -7,7 +7,7 @@ requested AS MATERIALIZED (
            {message_ready_at} AS ready_at,
            s.root, s.id AS parent, s.handler, s.step, s.lineage, s.context,
            -- a repeated request has the recorded reason
-           coalesce(CASE WHEN s.rollback_failed_before THEN (
+           coalesce(CASE WHEN s.has_failed_before THEN (
                SELECT e.exception FROM scoop.message_event e
                WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = m.id
            ) END, s.because) AS because,

@@ -62,9 +62,7 @@ impl FindRuns {
         self
     }
 
-    /// Lists only runs in this state. After several calls, those in any of the states. A run whose rollback failed is
-    /// `RollbackFailed`, and `AwaitingOperator` once it has failed again: [`waiting_for`](Self::waiting_for) an operator
-    /// lists both.
+    /// Lists only runs in this state. After several calls, those in any of the states.
     pub fn state(mut self, phase: RunPhase) -> Self {
         self.filter.phases.insert(phase);
         self

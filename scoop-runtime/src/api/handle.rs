@@ -64,8 +64,7 @@ pub enum Outcome {
     RolledBack(Failure),
     /// The hierarchy failed, and a part of its rollback failed, too. An operator has to
     /// [repair](Scoop::failed_compensations) it: no handler of the message goes on otherwise, while other runs below it may.
-    /// The failure is the latest one of each handler of the message. While a handler waits after the begin of a repair below it, it
-    /// is that of the next run on which an operator has to decide, as in [the list](crate::FailedCompensation::failure).
+    /// The failure is the latest one of each handler of the message.
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
     NoHandlers,
@@ -209,11 +208,9 @@ impl Handle {
 
     /// Waits for the end of the hierarchy.
     ///
-    /// The call ends as soon as each handler of the message has ended, or goes on only if an operator decides. Then it returns
-    /// [`Outcome::RollbackFailed`], after the first failure of their rollbacks and after each repair that failed. Other runs below
-    /// them may still go on. A handler that waits for several failed runs waits for an operator until none of them awaits one:
-    /// while the last ones are repaired, the call waits for the end of these repairs. If a deadline passes while a handler
-    /// waits for an operator, that can only add a failure.
+    /// The call ends as soon as the run of each handler of the message has ended, or its rollback has failed. Then it returns
+    /// [`Outcome::RollbackFailed`]: after the first failure, and after each repair that failed. Other runs below may still go on.
+    /// While a repair is under way, the call waits for its end.
     ///
     /// # Errors
     ///

@@ -132,7 +132,7 @@ impl ListItem for StuckRun {
 
 impl Scoop {
     /// The runs with a failed rollback that no operator has settled, newest failure first. Await it. Runs that failed
-    /// only because of descendants are included: see [`RepairStatus`](crate::RepairStatus).
+    /// only because of descendants are included: see [`FailedCompensation::failed_below`].
     ///
     /// # Errors
     ///
@@ -143,11 +143,11 @@ impl Scoop {
     /// The call only reads.
     ///
     /// ```no_run
-    /// # use scoop_runtime::{RepairStatus, RuntimeError, Scoop};
+    /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// for failed in scoop.failed_compensations().await? {
     ///     println!("{} of {}: {}", failed.step, failed.handler, failed.failure.report());
-    ///     if failed.status == RepairStatus::Undecided {
+    ///     if failed.failed_below.is_empty() {
     ///         scoop.retry(failed.id()).source("night shift").await?;
     ///     }
     /// }

@@ -434,7 +434,7 @@ impl Scoop {
     /// methods that set the age and the number of hierarchies, and one that only counts.
     ///
     /// A hierarchy is deleted as a whole, in one transaction, if it is at rest: committed, rolled back, or without a
-    /// handler. One is kept if anything of it is unfinished, stuck or awaiting an operator, or still needed:
+    /// handler. One is kept if anything of it is unfinished, stuck or failed, or still needed:
     /// [`KeptHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
     /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///

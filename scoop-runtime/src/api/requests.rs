@@ -36,7 +36,7 @@ pub enum CancelAnswer {
 pub enum RollbackAnswer {
     /// The request is recorded, and the rollback begins.
     Accepted,
-    /// A run of the message, an ancestor or a descendant is unfinished, and does not only wait for an operator. Nothing happens;
+    /// A run of the message, an ancestor or a descendant is unfinished, and its rollback has not failed. Nothing happens;
     /// repeat the request later, or cancel the run.
     StillRunning,
     /// The message had no handler, so there is nothing to roll back.

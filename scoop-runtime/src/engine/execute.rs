@@ -22,7 +22,6 @@ use super::user_code::at_most_once::interrupted;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use super::wakeups::Delivery;
 use crate::bug::{Bug, is_injected};
-use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::join::recorders;
 use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
@@ -153,23 +152,6 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
         Exit::Retry { why, pause } => {
             retry(engine, execution, Retry { why, pause, is_infrastructure: false }, flight).await;
         }
-        Exit::FailedAgain(failed) => {
-            if park_run(
-                engine,
-                execution,
-                flight,
-                engine.store.mark_awaiting_operator(execution.key, &engine.identifier, &failed),
-            )
-            .await
-            {
-                execution.span.fails(&failed.failure);
-                execution.span.ends_as("rollback_failed");
-                telemetry::rollback_failed(execution.at(&failed.part), &failed.failure, true);
-                engine.completions.notify(execution.key.root, RunEnd::Unknown);
-                // A handler of `Failed` may have a new run.
-                engine.wakeups.wake_claimers();
-            }
-        }
         Exit::SignalRefused(why) => await_another_signal(engine, execution, &why, flight).await,
         Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,
         Exit::UnfitReply { why, reply_type } => {
@@ -217,22 +199,6 @@ async fn await_another_signal(engine: &Engine, execution: &Execution, why: &Why,
             engine.mark_in_doubt();
         }
     }
-}
-
-/// Whether this took effect: the run was held under its claim.
-async fn park_run(
-    engine: &Engine,
-    execution: &Execution,
-    flight: InFlightGuard,
-    setting: impl Future<Output = sqlx::Result<bool>>,
-) -> bool {
-    let set = setting.await;
-    drop(flight);
-    set.unwrap_or_else(|error| {
-        telemetry::release_failed(execution.key.root, execution.key.id, &error);
-        engine.mark_in_doubt();
-        false
-    })
 }
 
 /// A retry after a pause.

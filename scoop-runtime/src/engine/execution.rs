@@ -17,7 +17,7 @@ use super::user_code::boundary::Held;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_contents;
 use crate::saga::registry::RunnableSaga;
-use crate::store::{ClaimKey, FailedRollbackPart, HierarchyFlags, micros_of};
+use crate::store::{ClaimKey, HierarchyFlags, micros_of};
 use crate::telemetry::metrics::TimedStep;
 use crate::telemetry::{self, At, RunSpan};
 use crate::testing::CommitToken;
@@ -154,8 +154,6 @@ pub(super) enum Exit {
     UnfitReply { why: Why, reply_type: String },
     /// Its step cannot read the signal that came: it waits for another one.
     SignalRefused(Why),
-    /// Its rollback failed again.
-    FailedAgain(Box<FailedRollbackPart>),
     /// The result of the last commit is unknown.
     InDoubt(String),
     /// Another worker has taken it over.

@@ -1,6 +1,6 @@
 //! Decisions of a conclusion that are reported to operators, once they are committed.
 
-use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Run};
+use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Path, Run};
 
 use super::execution::Execution;
 use crate::telemetry;
@@ -20,7 +20,7 @@ struct Placed {
 
 enum Ended {
     RolledBack { at: Placed, rollback_requested: bool },
-    RollbackFailed(Placed),
+    RollbackFailed { at: Placed, is_again: bool },
 }
 
 impl Decision {
@@ -31,12 +31,13 @@ impl Decision {
                 let at = Placed::new(newest(conclusion, EventKind::RolledBack), cause);
                 Some(Ended::RolledBack { at, rollback_requested: *rollback_requested })
             }
-            Fate::RollbackFailed { failure, .. } => Some(Ended::RollbackFailed(Placed::new(
-                newest(conclusion, EventKind::RollbackFailed),
-                failure,
-            ))),
+            Fate::RollbackFailed { failure, .. } => {
+                let at = Placed::new(newest(conclusion, EventKind::RollbackFailed), failure);
+                let is_again = matches!(before.path, Path::Backward { failed_before: true, .. });
+                Some(Ended::RollbackFailed { at, is_again })
+            }
             Fate::GoesOn(run) if run.is_backward() => None,
-            Fate::GoesOn(_) | Fate::Committed | Fate::FailedAgain { .. } => return None,
+            Fate::GoesOn(_) | Fate::Committed => return None,
         };
         let turned_back = newest(conclusion, EventKind::RollingBack).filter(|_| !before.is_backward());
         let turned_back =
@@ -62,10 +63,10 @@ impl Decision {
                 let step = self.turned_back.as_ref().map_or(step, |turned| &turned.step);
                 telemetry::rolled_back(execution.at(step), failure, *rollback_requested);
             }
-            Some(Ended::RollbackFailed(Placed { step, failure })) => {
+            Some(Ended::RollbackFailed { at: Placed { step, failure }, is_again }) => {
                 execution.span.fails(failure);
                 GaveUp::of(failure).report(execution, step, failure);
-                telemetry::rollback_failed(execution.at(step), failure, false);
+                telemetry::rollback_failed(execution.at(step), failure, *is_again);
             }
             None => {}
         }
@@ -78,7 +79,7 @@ impl Decision {
     pub(super) fn kind(&self) -> EventKind {
         match &self.ended {
             Some(Ended::RolledBack { .. }) => EventKind::RolledBack,
-            Some(Ended::RollbackFailed(_)) => EventKind::RollbackFailed,
+            Some(Ended::RollbackFailed { .. }) => EventKind::RollbackFailed,
             None => EventKind::RollingBack,
         }
     }
@@ -87,7 +88,7 @@ impl Decision {
     pub(super) fn name(&self) -> &'static str {
         match &self.ended {
             Some(Ended::RolledBack { .. }) => "rolled_back",
-            Some(Ended::RollbackFailed(_)) => "rollback_failed",
+            Some(Ended::RollbackFailed { .. }) => "rollback_failed",
             None => "failed",
         }
     }

@@ -1,7 +1,7 @@
 //! Counts of runs by saga and state.
 
+#[cfg(feature = "in-memory")]
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::time::SystemTime;
 
 use super::RunPhase;
@@ -56,27 +56,6 @@ impl Counted {
 impl RunCount {
     pub(crate) fn new(handler: String, phase: RunPhase, count: usize) -> Self {
         Self { handler, phase, count, is_capped: false, oldest: None }
-    }
-
-    /// The counts, with those of the same saga and state added up to this limit.
-    pub(crate) fn added(counts: impl IntoIterator<Item = Self>, limit: Option<usize>) -> Vec<Self> {
-        let mut added: BTreeMap<_, Self> = BTreeMap::new();
-        for count in counts {
-            match added.entry((count.handler.clone(), count.phase.name())) {
-                Entry::Vacant(entry) => _ = entry.insert(count),
-                Entry::Occupied(mut entry) => entry.get_mut().add(&count, limit),
-            }
-        }
-        added.into_values().collect()
-    }
-
-    fn add(&mut self, other: &Self, limit: Option<usize>) {
-        self.count += other.count;
-        self.is_capped |= other.is_capped;
-        self.oldest = self.oldest.into_iter().chain(other.oldest).min();
-        if let Some(limit) = limit.filter(|limit| self.count >= *limit) {
-            (self.count, self.is_capped) = (limit, true);
-        }
     }
 
     /// Counts one more, up to this limit.

@@ -9,10 +9,8 @@ use std::time::{Duration, SystemTime};
 use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
-pub(crate) use self::decide::{
-    BELOW_MAX, BLOCKING_MAX, BlockingRuns, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts,
-};
-use super::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
+pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
+use super::run::{FailureSummary, RunSummary, WaitKind};
 use crate::{HierarchyId, Named, Pause, RunId, RunRequest};
 
 /// The maximum value of a count: it stands for so many or more.
@@ -153,19 +151,9 @@ pub enum WaitReason {
         /// Whether there are more than these.
         has_more_below: bool,
     },
-    /// Other runs: failed ones below it that are in repair, other unfinished ones below it, or those above it, which have not
-    /// recorded its failure. Until then, decisions about the run, or about those below it that failed, are refused.
-    RunsInProgress {
-        /// The failed runs below it that are in repair; ten at most. If there are none, unfinished runs without a failure. Empty if
-        /// its own rollback has failed, and the runs above it have not recorded that yet.
-        below: Vec<FailedBelow>,
-        /// Whether there are more than these.
-        has_more_below: bool,
-    },
 }
 
-/// A descendant that must be handled first: its failed rollback needs a decision or is in repair, or it is unfinished. Display it
-/// for its id and its saga.
+/// A failed descendant that an operator has to decide about first. Display it for its id and its saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedBelow {
@@ -173,7 +161,7 @@ pub struct FailedBelow {
     pub run: RunId,
     /// The saga.
     pub handler: String,
-    /// The latest failure of its rollback, if that has failed.
+    /// The failure of its rollback.
     pub failure: Option<FailureSummary>,
 }
 
@@ -300,25 +288,19 @@ impl JoinWait {
 impl RunExplanation {
     /// The requests of an operator to offer for the run: those of [`RunSummary::requests`], as far as they come first.
     ///
-    /// No repair is among them if a decision about runs below it comes first, although the run accepts `skip` and `resolve` then;
-    /// nor if it would be refused now, because of runs that are in progress.
+    /// No repair is among them if a decision about runs below it comes first, although the run accepts `skip` and `resolve` then.
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
         let is_decided_below = match &self.reason {
             WaitReason::Operator { failed_below, .. } => !failed_below.is_empty(),
-            WaitReason::RunsInProgress { .. } => true,
             _ => false,
         };
         self.run.requests().filter(move |request| !is_decided_below || !request.is_repair())
     }
 
-    /// The kind of wait; `None` if it waits for nothing. It is that of lists, except that a run above failed ones waits for an
-    /// operator here, and for its children there.
+    /// The kind of wait; `None` if it waits for nothing.
     pub fn kind(&self) -> Option<WaitKind> {
         match &self.reason {
             WaitReason::Ended | WaitReason::Executing { .. } => None,
-            WaitReason::RunsInProgress { .. } if self.run.phase == RunPhase::Waiting => {
-                Some(WaitKind::Children)
-            }
             WaitReason::Children { .. } => Some(WaitKind::Children),
             WaitReason::Signal { .. } => Some(WaitKind::Signal),
             WaitReason::Time { .. } => Some(WaitKind::Time),
@@ -326,7 +308,7 @@ impl RunExplanation {
             WaitReason::Limit { .. } | WaitReason::Rate { .. } => Some(WaitKind::Limit),
             WaitReason::Pause { .. } => Some(WaitKind::Pause),
             WaitReason::Program { .. } => Some(WaitKind::Program),
-            WaitReason::Operator { .. } | WaitReason::RunsInProgress { .. } => Some(WaitKind::Operator),
+            WaitReason::Operator { .. } => Some(WaitKind::Operator),
         }
     }
 }

@@ -25,7 +25,7 @@ pub use self::counts::{RunCount, RunCounts};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
 pub(crate) use self::explanation::{
-    BELOW_MAX, BLOCKING_MAX, BlockingRuns, COUNT_MAX, DecisionWait, FAILED_BELOW_READ, LimitFacts, RunFacts,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts,
 };
 pub use self::explanation::{
     Delay, Explanation, FailedBelow, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason,
@@ -106,12 +106,7 @@ impl RunFilter {
     /// The kinds of ends that the finished runs of the list have.
     pub(crate) fn ends(&self) -> Vec<RunPhase> {
         let ends = RunPhase::ALL.into_iter().filter(|phase| phase.is_finished());
-        let asked = ends.filter(|end| self.admits_phase(*end));
-        let waits_for_operator = |end: &RunPhase| match end {
-            RunPhase::RollbackFailed => self.waits.contains(&WaitKind::Operator),
-            _ => false,
-        };
-        let asked = asked.filter(|end| self.waits.is_empty() || waits_for_operator(end));
+        let asked = ends.filter(|end| self.admits_phase(*end) && self.waits.is_empty());
         // What has committed has no failure.
         asked.filter(|end| self.code.is_none() || *end != RunPhase::Committed).collect()
     }
@@ -154,14 +149,13 @@ mod tests {
         assert!(!filter.has_unfinished());
         assert_eq!(filter.ends(), [RunPhase::Committed]);
         let filter = RunFilter { code: Some("out-of-stock".into()), ..RunFilter::default() };
-        assert_eq!(filter.ends(), [RunPhase::RolledBack, RunPhase::RollbackFailed]);
+        assert_eq!(filter.ends(), [RunPhase::RolledBack]);
         let filter = RunFilter { waits: [WaitKind::Children].into(), ..RunFilter::default() };
         assert!(filter.has_unfinished() && filter.ends().is_empty());
-        let filter = RunFilter { phases: [RunPhase::AwaitingOperator].into(), ..RunFilter::default() };
+        let filter = RunFilter { phases: [RunPhase::RollbackFailed].into(), ..RunFilter::default() };
         assert!(filter.has_unfinished() && filter.ends().is_empty());
         let filter = RunFilter { waits: [WaitKind::Operator].into(), ..RunFilter::default() };
-        assert!(filter.has_unfinished());
-        assert_eq!(filter.ends(), [RunPhase::RollbackFailed]);
+        assert!(filter.has_unfinished() && filter.ends().is_empty());
     }
 
     #[test]

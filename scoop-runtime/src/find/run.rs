@@ -85,16 +85,13 @@ named! {
         AwaitingSignal = "awaiting signal",
         /// No living program can continue it, or it may crash its workers.
         Stuck = "stuck",
-        /// Its rollback failed again, or the repair of another run has restored it: an operator has to decide. Or it waits for such
-        /// a run. After the first failure it is `RollbackFailed`; runs of both states [wait for an operator](WaitKind::Operator).
-        AwaitingOperator = "awaiting operator",
+        /// Its rollback failed, by its own code or because that of a descendant failed. It rests so until an operator decides about
+        /// it, or about that descendant.
+        RollbackFailed = "rollback failed",
         /// It has committed.
         Committed = "committed",
         /// It was rolled back.
         RolledBack = "rolled back",
-        /// Its rollback failed, by its own code or because that of a descendant failed, and no repair of either has begun. If a
-        /// repair fails, too, it is `AwaitingOperator`.
-        RollbackFailed = "rollback failed",
     }
 }
 
@@ -172,7 +169,7 @@ impl RunPhase {
             }
             Self::AwaitingSignal => &[RunRequest::Signal, RunRequest::Cancel],
             Self::Stuck => &[RunRequest::Retry, RunRequest::Cancel],
-            Self::AwaitingOperator | Self::RollbackFailed => &RunRequest::REPAIRS,
+            Self::RollbackFailed => &RunRequest::REPAIRS,
             Self::Committed => &[RunRequest::Rollback],
             Self::RolledBack => &[],
         }
@@ -186,7 +183,7 @@ impl RunPhase {
 
     /// Whether such a run has ended.
     pub const fn is_finished(self) -> bool {
-        matches!(self, Self::Committed | Self::RolledBack | Self::RollbackFailed)
+        matches!(self, Self::Committed | Self::RolledBack)
     }
 
     /// The states of the rows of such runs; none if they have ended.
@@ -198,14 +195,9 @@ impl RunPhase {
             Self::Running => &[RowState::Running],
             Self::Waiting => &[RowState::Waiting],
             Self::Stuck => &[RowState::Stuck],
-            Self::AwaitingOperator => &[RowState::Stuck, RowState::Waiting],
-            Self::Committed | Self::RolledBack | Self::RollbackFailed => &[],
+            Self::RollbackFailed => &[RowState::Failed],
+            Self::Committed | Self::RolledBack => &[],
         }
-    }
-
-    /// Whether the rollback of such a run failed, and an operator has to decide.
-    pub(crate) const fn is_failed_rollback(self) -> bool {
-        matches!(self, Self::AwaitingOperator | Self::RollbackFailed)
     }
 
     /// The end of this name in the record.
@@ -214,7 +206,6 @@ impl RunPhase {
         match kind {
             "COMMITTED" => Some(Self::Committed),
             "ROLLED_BACK" => Some(Self::RolledBack),
-            "ROLLBACK_FAILED" => Some(Self::RollbackFailed),
             _ => None,
         }
     }
@@ -236,7 +227,7 @@ impl WaitKind {
             Self::Children => &[RowState::Waiting],
             Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
             Self::Program => &[RowState::Ready, RowState::Stuck],
-            Self::Operator => &[RowState::Stuck, RowState::Waiting],
+            Self::Operator => &[RowState::Stuck, RowState::Failed],
         };
         states.iter().copied()
     }
@@ -263,7 +254,7 @@ impl FailureSummary {
 
     /// Of the failure that a run in this state is listed with.
     pub(crate) fn in_phase(phase: RunPhase, failure: &Failure) -> Self {
-        if phase.is_failed_rollback() { Self::of_rollback(failure) } else { Self::of(failure) }
+        if phase == RunPhase::RollbackFailed { Self::of_rollback(failure) } else { Self::of(failure) }
     }
 
     /// Of the failure that this event records.
@@ -323,16 +314,13 @@ pub struct RunSummary {
     pub phase: RunPhase,
     /// The time since which it is in that state, or of its last event if that is not known.
     pub since: SystemTime,
-    /// What it waits for, if it waits. In a list, a run above a failed repair waits for its children: to find out for each
-    /// run costs too much. [`Scoop::explain`](crate::Scoop::explain) and the
-    /// [status](crate::FailedCompensation::status) of its failed rollback tell where an operator has to decide below it.
+    /// What it waits for, if it waits.
     pub waits_for: Option<WaitKind>,
     /// Failed attempts since its last event.
     pub attempts: u32,
     /// Why its last attempt failed, or why it is stuck.
     pub reason: Option<String>,
-    /// Why it was rolled back or is rolling back; or why its rollback failed. None of a run that waits for one which awaits an operator:
-    /// [`explain`](crate::Scoop::explain) has the latest failure of that one.
+    /// Why it was rolled back or is rolling back; or why its rollback failed.
     pub failure: Option<FailureSummary>,
     /// Whether its rollback is in progress.
     pub rolling_back: bool,
@@ -451,7 +439,7 @@ mod tests {
             assert!(phase.requests_if(true).eq(phase.requests().iter().copied()));
             assert!(phase.requests_if(false).all(|request| request != RunRequest::Cancel));
             assert!(!phase.is_finished() || !phase.requests().contains(&RunRequest::Cancel));
-            assert_eq!(phase.is_failed_rollback(), phase.requests().contains(&RunRequest::Resolve));
+            assert_eq!(phase == RunPhase::RollbackFailed, phase.requests().contains(&RunRequest::Resolve));
         }
     }
 

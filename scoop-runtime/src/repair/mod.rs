@@ -11,12 +11,9 @@ use uuid::Uuid;
 use crate::util::stored_time::StoredTime;
 use crate::{HierarchyId, ListCursor, RunId, RunPhase, RunRequest, RuntimeError};
 
-pub(crate) use self::decision::{
-    AWAITING_OPERATOR, Decision, FailedRollback, FailedRollbacks, OtherDescendants, Presence, Refusal,
-    RepairAction, WAITING_FOR_OPERATOR, failed_again_reason,
-};
+pub(crate) use self::decision::{ConcernedRun, Decision, FailedRun, Refusal, RepairAction};
 #[cfg(feature = "in-memory")]
-pub(crate) use self::decision::{OperatorEvent, RestoredRun};
+pub(crate) use self::decision::{OperatorEvent, RepairedRun};
 
 /// The stored kind of an intervention that sends a run the signal that it awaits.
 pub(crate) const SIGNAL: &str = "signal";
@@ -87,7 +84,7 @@ impl TryFrom<Refusal> for RepairAnswer {
     }
 }
 
-/// A run whose rollback failed, until an operator has settled it.
+/// A run whose rollback failed. It rests until an operator decides about it, or about those of [`failed_below`](Self::failed_below).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FailedCompensation {
@@ -101,49 +98,16 @@ pub struct FailedCompensation {
     pub message_id: Uuid,
     /// The part of its rollback that failed.
     pub step: String,
-    /// Its latest failure. But a run waits after the begin of a repair below it, and its own failure is from before that: it may be
-    /// about runs that are repaired. Then this is the latest failure of the first run of [`failed_below`](Self::failed_below), if
-    /// there is one.
+    /// The failure. Earlier ones, before a repair, are among its events.
     pub failure: Failure,
-    /// The time of [`failure`](Self::failure).
-    pub failure_at: SystemTime,
-    /// The time of its first failure.
+    /// The time of the failure.
     pub at: SystemTime,
-    /// The state of its repair.
-    pub status: RepairStatus,
-    /// The failed runs below it that an operator has to retry, skip or resolve first; ten at most. Empty unless its status is
-    /// [`RepairStatus::BlockedByDescendant`].
+    /// The failed runs below it because of which it failed, and that an operator has to decide about first; ten at most. It continues
+    /// when those are settled. [`resolve`](crate::Scoop::resolve) also settles them; [`skip`](crate::Scoop::skip) leaves them
+    /// failed, and the run stops waiting.
     pub failed_below: Vec<RunId>,
     /// `at` as stored.
     pub(crate) stored_at: StoredTime,
-}
-
-/// The state of the repair of a failed rollback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RepairStatus {
-    /// An operator has to retry, skip or resolve the run itself, after its first failure ([`RunPhase::RollbackFailed`]) or a
-    /// later one ([`RunPhase::AwaitingOperator`]). That is [refused](RepairAnswer::StillRunning) while the failure of a run above
-    /// it is not recorded, or other runs below it are unfinished, as [`Scoop::explain`](crate::Scoop::explain) says.
-    Undecided,
-    /// The run failed because of descendants, some of which are undecided: [`FailedCompensation::failed_below`]. It
-    /// continues when those are settled. [`resolve`](crate::Scoop::resolve) also settles them; [`skip`](crate::Scoop::skip)
-    /// leaves them failed, and the run stops waiting.
-    BlockedByDescendant,
-    /// The run continues, or waits for descendants that do.
-    InProgress,
-}
-
-impl RepairStatus {
-    /// The state of the repair of a run, and the runs below it that come first. `undecided` has the failed rollbacks on which an
-    /// operator has to decide before the run continues.
-    pub(crate) fn from_undecided(run: Uuid, undecided: &[Uuid]) -> (Self, Vec<RunId>) {
-        match undecided {
-            [] => (Self::InProgress, vec![]),
-            _ if undecided.contains(&run) => (Self::Undecided, vec![]),
-            below => (Self::BlockedByDescendant, below.iter().copied().map(Into::into).collect()),
-        }
-    }
 }
 
 /// A run that does not continue by itself: no living program can continue it, or the results of too many attempts are
@@ -216,11 +180,11 @@ impl FailedCompensation {
         self.lineage.id().into()
     }
 
-    /// The decisions to offer about it: all if it is [`RepairStatus::Undecided`], otherwise none. `skip` and `resolve` are also
-    /// accepted about a run above an undecided one, which settles that run with it or leaves it failed.
+    /// The decisions to offer about it: all if it failed by itself, otherwise none. `skip` and `resolve` are also accepted about a
+    /// run above a failed one, which leaves that run failed or settles it with it.
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
-        let is_undecided = self.status == RepairStatus::Undecided;
-        RunRequest::REPAIRS.into_iter().filter(move |_| is_undecided)
+        let failed_by_itself = self.failed_below.is_empty();
+        RunRequest::REPAIRS.into_iter().filter(move |_| failed_by_itself)
     }
 
     /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.

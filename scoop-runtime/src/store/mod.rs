@@ -73,10 +73,10 @@ pub(crate) use signal::{
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
 pub(crate) use types::{
-    BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FailedRollbackPart,
-    FormerAttempts, Freed, GiveUpReasons, HierarchyFlags, OverdueRun, ParentRef, Reaped, Reconciled, Release,
-    RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken,
-    micros_of, no_failure, readable, timestamps,
+    BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FormerAttempts, Freed,
+    GiveUpReasons, HierarchyFlags, OverdueRun, ParentRef, Reaped, Reconciled, Release, RollbackHistory,
+    StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken, micros_of, no_failure,
+    readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -519,14 +519,6 @@ storage! {
 
     /// Failed rollbacks and stuck runs, and their repair by operators.
     trait RepairStorage {
-        /// Parks a run for an operator after its rollback failed again, and records that failure.
-        async fn mark_awaiting_operator(
-            &self,
-            key: ClaimKey,
-            worker: &str,
-            failed: &FailedRollbackPart
-        ) -> bool;
-
         /// Carries out an intervention on a run, if that is possible.
         async fn repair(&self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal>;
 

@@ -99,9 +99,6 @@ pub(crate) struct Settlement {
     /// Whether its newest step completed under the definition that was recorded before.
     #[serde(skip)]
     keeps_definition: bool,
-    /// Whether it ends a rollback that had failed.
-    #[serde(skip)]
-    settles_failure: bool,
 }
 
 /// The statement that writes a settlement, by what it contains.
@@ -132,6 +129,8 @@ pub(super) enum Ending {
     Noted,
     /// At once.
     Unnoted,
+    /// It does not: its rollback failed, and it rests.
+    Failed,
 }
 
 /// The failed children that the run has taken note of, which leave the working set.
@@ -255,8 +254,6 @@ impl Settlement {
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
         settlement.failure_stands = settlement.failure.as_ref() == before.cause();
-        let had_failed = matches!(before.path, Path::Backward { failed_before: true, .. });
-        settlement.settles_failure = had_failed && settlement.ends.is_some();
         settlement.deadlines = context.give_up_at(match settlement.rolling_back {
             true => Direction::Backward,
             false => direction,
@@ -266,6 +263,9 @@ impl Settlement {
         let events = conclusion.events.into_iter().enumerate();
         settlement.events =
             events.map(|(at, event)| EventRow::new(count - at - 1, event, &context)).collect();
+        if settlement.ends == Some(Ending::Failed) {
+            settlement.set_failed_part(before);
+        }
         let emissions = conclusion.emissions.into_iter().enumerate();
         settlement.emissions =
             emissions.map(|(at, emission)| EmissionRow::new(at, emission, direction, &context)).collect();
@@ -354,8 +354,7 @@ impl Settlement {
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
-    /// it neither a deadline, nor a wait, nor a new execution, sends no signal, and settles no failure of its rollback: the rest of it
-    /// is its own events, launches and rollback requests.
+    /// it neither a deadline, nor a wait, nor a new execution, and sends no signal: the rest of it is its own events, launches and rollback requests.
     pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
             && !self.turns_back
@@ -367,7 +366,6 @@ impl Settlement {
             && self.wait.is_none()
             && self.signals.is_empty()
             && self.anew.is_none()
-            && !self.settles_failure
             && self.return_values.len() <= 1
     }
 
@@ -400,16 +398,26 @@ impl Settlement {
                 settlement.failed = (!has_parent).then_some(FailedOutcome::RolledBack);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
-                settlement.ends = Some(if has_parent { Ending::Noted } else { Ending::Unnoted });
+                settlement.ends = Some(Ending::Failed);
+                // It failed because of those whose rollback failed, and they stay its children.
+                settlement.forgets = had_failed_children.then_some(ForgottenChildren::RolledBack);
                 settlement.turns_back = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
                 settlement.failed = (!has_parent).then_some(FailedOutcome::RollbackFailed);
             }
-            Fate::FailedAgain { .. } => unreachable!("there is nothing to write if it fails again"),
         }
         settlement
+    }
+
+    /// Sets the part of the rollback that failed, and how often the failures of its children had been handled before, if these are the
+    /// reason. They are not if it gave up.
+    fn set_failed_part(&mut self, before: &Run) {
+        let Some(failed) = self.events.last() else { return };
+        let is_because_of_children = before.give_up.is_empty() && !before.failed_children.is_empty();
+        (self.step, self.handler_iteration) =
+            (failed.step.clone(), failed.handler_iteration.filter(|_| is_because_of_children));
     }
 
     fn empty(key: ClaimKey) -> Self {
@@ -447,7 +455,6 @@ impl Settlement {
             failure_stands: false,
             was_forward: true,
             keeps_definition: false,
-            settles_failure: false,
             events: vec![],
             emissions: vec![],
             rollback_requests: vec![],
@@ -481,7 +488,7 @@ fn may_give_up(before: &Run, fate: &Fate) -> bool {
         Fate::GoesOn(run) => run.is_backward() == before.is_backward(),
         Fate::Committed => true,
         Fate::RolledBack { .. } => before.is_backward(),
-        Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => false,
+        Fate::RollbackFailed { .. } => false,
     }
 }
 
@@ -716,22 +723,38 @@ mod tests {
             let at_once = from_fate(&forward(), flags, rolled_back());
             assert!(at_once.turns_back && !at_once.may_give_up);
         }
-        for (flags, expected) in [(BELOW, Ending::Noted), (ALONE, Ending::Unnoted)] {
-            let (cause, why) = (failure("Cause"), failure("Stuck"));
-            let fate = || Fate::RollbackFailed {
-                cause: cause.clone(),
-                failure: why.clone(),
-                rollback_requested: true,
-            };
-            let failed = from_fate(&backward(), flags, fate());
-            assert_eq!(failed.ends, Some(expected));
+    }
+
+    #[test]
+    fn failed_rollback_rests_with_the_part_that_failed() {
+        let (cause, why) = (failure("Cause"), failure("Stuck"));
+        let fails = |before: &Run, flags: HierarchyFlags, handler_iteration: Option<u32>| {
+            let fate =
+                Fate::RollbackFailed { cause: cause.clone(), failure: why.clone(), rollback_requested: true };
+            let last = Event::new(EventKind::RollbackFailed, Uuid::from_u128(3)).in_step("undo");
+            let last = Event { handler_iteration, ..last };
+            Settlement::new(KEY, before, flags, &Context::default(), conclusion(vec![last], fate))
+        };
+        for flags in [BELOW, ALONE] {
+            let failed = fails(&backward(), flags, None);
+            assert_eq!((failed.ends, failed.step.as_deref()), (Some(Ending::Failed), Some("undo")));
             assert!(failed.rolling_back && !failed.turns_back && !failed.may_give_up);
             assert_eq!(
                 (&failed.failure, &failed.rollback_failure),
                 (&Some(cause.clone()), &Some(why.clone()))
             );
-            assert!(from_fate(&forward(), flags, fate()).turns_back);
+            assert_eq!(failed.failed.is_some(), flags == ALONE, "no run waits for it");
+            assert!(fails(&forward(), flags, None).turns_back);
         }
+        let because_of_children = fails(&with_failed_child(backward()), BELOW, Some(1));
+        assert_eq!(because_of_children.handler_iteration, Some(1));
+        assert_eq!(
+            because_of_children.forgets,
+            Some(ForgottenChildren::RolledBack),
+            "these stay its children"
+        );
+        let gave_up = Run { give_up: vec![why.clone()], ..with_failed_child(backward()) };
+        assert_eq!(fails(&gave_up, BELOW, Some(1)).handler_iteration, None, "it failed by itself");
     }
 
     #[test]
@@ -823,20 +846,6 @@ mod tests {
         assert!(!plain(&forward(), conclusion(events(), Fate::GoesOn(backward()))));
         let wait = Some(Wait::until(OffsetDateTime::UNIX_EPOCH));
         assert!(!plain(&forward(), Conclusion { wait, ..conclusion(events(), Fate::GoesOn(forward())) }));
-    }
-
-    #[test]
-    fn end_of_a_rollback_that_had_failed_takes_the_general_statement() {
-        let path = |failed_before| {
-            let (cause, plan) = (failure("Cause"), Some(Arc::new(Plan::default())));
-            let path = Path::Backward { cause, rollback_requested: true, begun: true, failed_before, plan };
-            let before = Run { path, ..forward() };
-            let last = Event::new(EventKind::RolledBack, Uuid::from_u128(3)).in_step("a");
-            let fate = Fate::RolledBack { cause: failure("Cause"), rollback_requested: true };
-            let ends = conclusion(vec![last], fate);
-            Settlement::new(KEY, &before, BELOW, &Context::default(), ends).path()
-        };
-        assert_eq!((path(false), path(true)), (SettlePath::Advance, SettlePath::General));
     }
 
     #[test]

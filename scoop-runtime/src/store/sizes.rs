@@ -6,7 +6,7 @@ pub(crate) struct StoreSizes {
     pub(crate) unfinished_runs: i64,
     /// No more than 1,000 are counted.
     pub(crate) stuck_runs: i64,
-    /// Those without a repair in progress. No more than 1,000 are counted.
+    /// No more than 1,000 are counted.
     pub(crate) failed_rollbacks: i64,
     /// The hierarchies that could not be deleted. No more than 1,000 are counted.
     pub(crate) undeletable: i64,
@@ -14,6 +14,7 @@ pub(crate) struct StoreSizes {
     pub(crate) record_bytes: i64,
 }
 
+#[cfg(feature = "in-memory")]
 impl StoreSizes {
     /// The maximum of the counts that end there.
     pub(crate) const COUNTED_MAX: usize = 1_000;

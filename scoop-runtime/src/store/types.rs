@@ -25,13 +25,16 @@ pub enum RowState {
     Waiting,
     /// It did not succeed, and its parent has not recorded that yet.
     Ended,
-    /// No living definition can continue it, or an operator has to decide.
+    /// No living definition can continue it, or an operator has to retry it.
     Stuck,
+    /// Its rollback failed: it rests until an operator decides about it.
+    Failed,
 }
 
 impl RowState {
     /// All states.
-    const ALL: [Self; 5] = [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck];
+    const ALL: [Self; 6] =
+        [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck, Self::Failed];
 
     /// The label of the state in the type `scoop.run_state`.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -41,7 +44,13 @@ impl RowState {
             Self::Waiting => "waiting",
             Self::Ended => "ended",
             Self::Stuck => "stuck",
+            Self::Failed => "failed",
         }
+    }
+
+    /// Whether no run waits any longer for a run in this state.
+    pub(crate) const fn has_ended(self) -> bool {
+        matches!(self, Self::Ended | Self::Failed)
     }
 
     /// The state with this label.
@@ -62,15 +71,6 @@ pub(crate) struct ClaimKey {
     pub(crate) root: Uuid,
     pub(crate) id: Uuid,
     pub(crate) epoch: i64,
-}
-
-/// A part of a rollback that has failed again.
-#[derive(Debug)]
-pub(crate) struct FailedRollbackPart {
-    pub(crate) part: String,
-    /// How often the children's failures had been handled before, if they were the reason.
-    pub(crate) handler_iteration: Option<u32>,
-    pub(crate) failure: Failure,
 }
 
 /// A worker that claims runs.

@@ -39,7 +39,6 @@ impl fmt::Display for RunState {
             RunState::Running => f.write_str("running"),
             RunState::Waiting => f.write_str("waiting for its children"),
             RunState::Stuck { reason } => write!(f, "STUCK: {}", Escaped(reason)),
-            RunState::AwaitingOperator { reason } => write!(f, "AWAITING OPERATOR: {}", Escaped(reason)),
             RunState::Committed => f.write_str("committed"),
             RunState::RolledBack(failure) => write!(f, "rolled back: {}", failure.summary()),
             RunState::RollbackFailed(failed) => write!(f, "ROLLBACK FAILED: {failed}"),
@@ -89,7 +88,7 @@ impl RunInfo {
                 parts.concat() + &limit.unwrap_or_default()
             }
             (RunState::Waiting, _) => format!("{}{back}", self.awaited()),
-            (RunState::Stuck { .. } | RunState::AwaitingOperator { .. }, _) => state.to_string(),
+            (RunState::Stuck { .. }, _) => state.to_string(),
             _ => format!("{state}{back}"),
         }
     }

@@ -38,8 +38,6 @@ pub(crate) struct Stands {
     pub(crate) signal: Option<SignalKey>,
     /// The pauses that cover it, if it is ready.
     pub(crate) pauses: Vec<Pause>,
-    /// It is stuck until an operator decides about its rollback.
-    pub(crate) awaits_operator: bool,
 }
 
 /// What identifies a run for a reader.
@@ -259,10 +257,11 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<System
     let sleeps =
         stands.and_then(|stands| stands.ready_at).is_some_and(|at| read_at.is_some_and(|now| at > now));
     match (stands.map(|stands| stands.state), last.map(|event| event.kind)) {
-        (Some(_), _) if stands.is_some_and(|stands| stands.awaits_operator) => {
-            RunState::AwaitingOperator { reason: reason() }
-        }
         (Some(RowState::Stuck), _) => RunState::Stuck { reason: reason() },
+        (Some(RowState::Failed), _) => {
+            let failed = events.iter().rev().find(|event| event.kind == EventKind::RollbackFailed);
+            RunState::RollbackFailed(RollbackFailure::new(failure(failed), failure(turned_back)))
+        }
         (Some(RowState::Waiting), _) => RunState::Waiting,
         (Some(RowState::Running), _) => RunState::Running,
         (Some(RowState::Ready), _) if attempts > 0 => RunState::Retrying { attempts, reason: reason() },
@@ -272,9 +271,6 @@ fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<System
         (Some(RowState::Ready), _) => RunState::Ready,
         (_, Some(EventKind::Committed)) => RunState::Committed,
         (_, Some(EventKind::RolledBack)) => RunState::RolledBack(failure(turned_back)),
-        (_, Some(EventKind::RollbackFailed)) => {
-            RunState::RollbackFailed(RollbackFailure::new(failure(last), failure(turned_back)))
-        }
         // Not reached: one statement reads working set and events from one snapshot.
         _ => RunState::Running,
     }

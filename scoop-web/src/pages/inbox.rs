@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FailedCompensation, ListCursor, RepairStatus, RunId, StuckRun};
+use scoop_runtime::{FailedCompensation, ListCursor, RunId, StuckRun};
 use uuid::Uuid;
 
 use super::action::Action;
@@ -108,12 +108,9 @@ fn failed_entry(
     now: SystemTime,
     possible: impl Fn(Vec<Action>) -> Vec<Action>,
 ) -> Entry {
-    let note = match it.status {
-        RepairStatus::BlockedByDescendant => {
-            "When the failed runs below it are settled, it goes on, or needs a decision of its own:"
-        }
-        RepairStatus::InProgress => "A repair is in progress.",
-        _ => "",
+    let note = match it.failed_below[..] {
+        [] => "",
+        _ => "When the failed runs below it are settled, it goes on, or needs a decision of its own:",
     };
     Entry {
         id: it.id().uuid(),
@@ -122,7 +119,7 @@ fn failed_entry(
         topic: line(&it.topic),
         step: line(&it.step),
         why: line(&it.failure.rollback_summary()),
-        since: Moment { at: it.failure_at, now },
+        since: Moment { at: it.at, now },
         note,
         failed_below: it.failed_below.iter().copied().map(RunId::uuid).collect(),
         actions: possible(Action::making(it.requests())),

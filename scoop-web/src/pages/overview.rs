@@ -26,11 +26,7 @@ const FAILED_SHOWN: usize = 8;
 const FAILED_PAGES_MAX: usize = 4;
 
 /// The states of failed runs.
-pub(super) const FAILED: [RunPhase; 3] =
-    [RunPhase::RolledBack, RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
-
-/// The states of runs with a failed rollback that is not in repair.
-const FAILED_ROLLBACKS: [RunPhase; 2] = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
+pub(super) const FAILED: [RunPhase; 2] = [RunPhase::RolledBack, RunPhase::RollbackFailed];
 
 /// The number of sagas that are listed, and the maximum. With more, the first load of the page would not be small.
 const SAGAS_SHOWN: usize = 30;
@@ -48,7 +44,7 @@ const COLUMNS: [(&str, &[RunPhase]); 7] = [
     ("running", &[RunPhase::Running]),
     ("waiting", &[RunPhase::Waiting, RunPhase::Sleeping, RunPhase::AwaitingSignal]),
     ("stuck", &[RunPhase::Stuck]),
-    ("failed rollbacks", &FAILED_ROLLBACKS),
+    ("failed rollbacks", &[RunPhase::RollbackFailed]),
     ("committed", &[RunPhase::Committed]),
     ("rolled back", &[RunPhase::RolledBack]),
 ];
@@ -57,7 +53,7 @@ const COLUMNS: [(&str, &[RunPhase]); 7] = [
 const ENDS: [RunPhase; 2] = [RunPhase::Committed, RunPhase::RolledBack];
 
 /// The states that an operator has to see first.
-const BAD: [RunPhase; 3] = [RunPhase::Stuck, RunPhase::AwaitingOperator, RunPhase::RollbackFailed];
+const BAD: [RunPhase; 2] = [RunPhase::Stuck, RunPhase::RollbackFailed];
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -201,7 +197,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         counts.sum::<Count>().or_more_if(is_cut)
     };
     let unfinished = counts.unfinished.iter().map(Count::from).sum::<Count>().or_more_if(is_cut);
-    let (stuck, failed): (Count, Count) = (of(&[RunPhase::Stuck]), of(&FAILED_ROLLBACKS));
+    let (stuck, failed): (Count, Count) = (of(&[RunPhase::Stuck]), of(&[RunPhase::RollbackFailed]));
     let undone: Count = of(&[RunPhase::RolledBack]);
     let bad_if = |is_bad: bool| if is_bad { "bad" } else { "good" };
     let runs = |states: &[RunPhase]| format!("{base}/runs{}", query(filters_of(states)));
@@ -259,9 +255,9 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "failed rollbacks",
             figure: failed.to_string(),
-            note: "of runs that are not in repair",
+            note: "an operator has to decide",
             tone: bad_if(failed.runs > 0),
-            href: runs(&FAILED_ROLLBACKS),
+            href: runs(&[RunPhase::RollbackFailed]),
             spark: None,
         },
         Tile {

@@ -203,8 +203,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
     });
     let details = info.map(|info| details(&tree, info, requests.collect()));
     let (failed_below, has_more_below) = match &explained.reason {
-        WaitReason::Operator { failed_below, has_more_below, .. }
-        | WaitReason::RunsInProgress { below: failed_below, has_more_below } => {
+        WaitReason::Operator { failed_below, has_more_below, .. } => {
             let below = failed_below.iter().map(|below| (below.run.uuid(), line(&below.handler)));
             (below.collect(), *has_more_below)
         }
@@ -369,9 +368,9 @@ fn details(tree: &Tree, info: &RunInfo, mut requests: Vec<(String, String)>) -> 
 }
 
 fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)> {
-    let latest = |title| {
+    let latest = || {
         let failure = events.iter().rev().find_map(|event| event.failure.as_ref());
-        failure.map(|failure| (title, block(&failure.report()))).into_iter().collect()
+        failure.map(|failure| ("Failure", block(&failure.report()))).into_iter().collect()
     };
     match state {
         RunState::RolledBack(failure) => vec![("Failure", block(&failure.report()))],
@@ -381,8 +380,7 @@ fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)
         ],
         RunState::Retrying { reason, .. } => vec![("Last failed attempt", block(reason))],
         RunState::Stuck { reason } => vec![("Reason", block(reason))],
-        RunState::AwaitingOperator { .. } => latest("Failure of the rollback"),
-        _ => latest("Failure"),
+        _ => latest(),
     }
 }
 

@@ -18,8 +18,8 @@ async fn failures_are_grouped_by_code() {
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
     let run = order.tree().await.unwrap().roots()[0].id();
     shop.scoop.retry(run).await.unwrap();
-    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await.unwrap();
-    let failed = shop.scoop.runs().state(RunPhase::AwaitingOperator).await.unwrap().runs;
+    order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
+    let failed = shop.scoop.runs().state(RunPhase::RollbackFailed).await.unwrap().runs;
     let code = &failed[0].failure.as_ref().unwrap().code;
     shop.get("/failures").await.has(&format!("/runs?code={code}")).has("3 runs that failed");
     shop.get(&format!("/runs/{run}")).await.has("Failure of the rollback");

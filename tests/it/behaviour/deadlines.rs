@@ -245,7 +245,7 @@ mod rollbacks {
                     "{history}"
                 );
             }
-            assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await, 0);
+            assert_eq!(db.able_to_go_on().await, 0);
         }
         Ok(())
     }

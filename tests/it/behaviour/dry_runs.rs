@@ -12,7 +12,6 @@ use crate::support::Database;
 const ROWS: &str = "
     SELECT 'event ' || e::text FROM scoop.message_event e
     UNION ALL SELECT 'run ' || r::text FROM scoop.run r WHERE r.handler <> 'none'
-    UNION ALL SELECT 'failure ' || f::text FROM scoop.rollback_failure f
     UNION ALL SELECT 'intervention ' || i::text FROM scoop.intervention i
     UNION ALL SELECT 'signal ' || s::text FROM scoop.signal s
     ORDER BY 1";
@@ -22,7 +21,6 @@ const LOCKS: &str = "
     SELECT FROM scoop.message FOR UPDATE;
     SELECT FROM scoop.message_event FOR UPDATE;
     SELECT FROM scoop.run WHERE handler <> 'none' FOR UPDATE;
-    SELECT FROM scoop.rollback_failure FOR UPDATE;
     SELECT pg_advisory_xact_lock(hashtextextended(root::text, 0))
     FROM (SELECT DISTINCT cooperation_lineage[1] AS root FROM scoop.message_event) hierarchies";
 

@@ -159,12 +159,7 @@ fn sleeps(tree: &Tree) -> bool {
     tree.roots()[0].state == RunState::Sleeping
 }
 
-/// Waits until no run is left.
-async fn finish(db: &Database) {
-    eventually("no run is left", async || db.unfinished().await == 0).await;
-}
-
-/// Waits until only stuck runs, and those waiting for them, are left.
+/// Waits until only stuck and failed runs, and those waiting for them, are left.
 async fn come_to_rest(db: &Database) {
     eventually("no run can go on", async || db.able_to_go_on().await == 0).await;
 }
@@ -174,7 +169,7 @@ async fn notes_of(order: Order) -> Result<Vec<String>> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = db.start((Shop, Post, ErrorQueue(notes.clone()))).await?;
     scoop.launch(order).await?.ends().await?;
-    finish(&db).await;
+    come_to_rest(&db).await;
     scoop.shutdown().await?;
     Ok(notes.all())
 }
@@ -205,7 +200,7 @@ async fn failed_rollback_is_reported_with_both_failures_and_its_repair_as_rolled
     let scoop = db.start((Shop, ErrorQueue(notes.clone()))).await?;
     let root = scoop.launch(Order::CannotBeUndone).await?;
     assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
-    finish(&db).await;
+    come_to_rest(&db).await;
     let failed = [
         "rollback failed: shop in Rollback of reserve[0,] on error-queue.order CannotBeUndone",
         "the card is declined",
@@ -219,7 +214,7 @@ async fn failed_rollback_is_reported_with_both_failures_and_its_repair_as_rolled
     eventually("it is reported again", async || notes.all().len() == 6).await;
     assert_eq!(notes.all()[3..], failed);
     assert_eq!(scoop.skip(run, "by hand").await?, RepairAnswer::Accepted);
-    finish(&db).await;
+    come_to_rest(&db).await;
     let repaired =
         ["rolled back: shop in charge on error-queue.order CannotBeUndone", "the card is declined"];
     assert_eq!(notes.all()[6..], repaired);
@@ -234,7 +229,7 @@ async fn cancelled_and_undone_hierarchies_are_reported_as_rolled_back() -> Resul
     let waits = scoop.launch(Order::Waits).await?;
     waits.comes_to(sleeps).await?;
     assert_eq!(scoop.cancel(waits.id(), "too late").await?, CancelAnswer::Accepted);
-    finish(&db).await;
+    come_to_rest(&db).await;
     assert_eq!(notes.all()[0], "rolled back: shop in ship on error-queue.order Waits");
     assert!(notes.all()[1].contains("too late"), "{:?}", notes.all());
 
@@ -293,7 +288,7 @@ async fn stuck_run_is_reported_once_until_it_goes_on() -> Result<()> {
 
     let fitting = db.start((Shop, StuckShops(notes.clone()), ErrorQueue(notes.clone()))).await?;
     fitting.find(root.id()).await?.ends().await?;
-    finish(&db).await;
+    come_to_rest(&db).await;
     assert_eq!(reported(&notes), 2);
     assert_eq!(notes.all().iter().filter(|note| note.starts_with("rolled back: shop")).count(), 1);
     fitting.shutdown().await?;
@@ -310,7 +305,7 @@ async fn failure_of_a_saga_that_handles_failures_is_not_reported() -> Result<()>
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = db.start((Shop, FailingQueue(notes.clone()), ShopFailures(notes.clone()))).await?;
     scoop.launch(Order::Fails).await?.ends().await?;
-    finish(&db).await;
+    come_to_rest(&db).await;
     let mut noted = notes.all();
     noted.sort();
     assert_eq!(noted, ["shop rolled back", "shop: rolled back"]);
@@ -324,12 +319,12 @@ async fn failure_that_a_filter_excludes_starts_no_run() -> Result<()> {
     let (stuck, rollbacks) = (StuckShops(notes.clone()), FailedRollbacks(notes.clone()));
     let scoop = db.start((Shop, Post, ShopFailures(notes.clone()), stuck, rollbacks)).await?;
     scoop.launch(Parcel).await?.ends().await?;
-    finish(&db).await;
+    come_to_rest(&db).await;
     // Neither a message: the events are those of the parcel.
     assert_eq!(db.history().await.rows().len(), 4);
     assert_eq!(notes.all(), Vec::<String>::new());
     scoop.launch(Order::CannotBeUndone).await?.ends().await?;
-    finish(&db).await;
+    come_to_rest(&db).await;
     let mut noted = notes.all();
     noted.sort();
     assert_eq!(noted, ["rollback failed: shop", "shop: rollback failed"]);
@@ -348,10 +343,10 @@ async fn failures_wait_for_the_program_that_handles_them() -> Result<()> {
     shop.launch(Order::Fails).await?.ends().await?;
     assert_eq!(db.unfinished().await, 1);
     let queue = db.start((ErrorQueue(notes.clone()),)).await?;
-    finish(&db).await;
+    come_to_rest(&db).await;
     // And while both run.
     shop.launch(Order::Fails).await?.ends().await?;
-    finish(&db).await;
+    come_to_rest(&db).await;
     assert_eq!(notes.all().len(), 4);
     // Nothing is sent to a retired handler.
     queue.shutdown().await?;
@@ -397,7 +392,7 @@ async fn payload_beyond_the_limit_is_left_out_of_the_report() -> Result<()> {
     let scoop = db.start((BulkShop, Sizes(notes.clone()))).await?;
     for bytes in [1_000_000, 1_048_500] {
         scoop.launch(Bulk("x".repeat(bytes))).await?.ends().await?;
-        finish(&db).await;
+        come_to_rest(&db).await;
     }
     assert_eq!(notes.all(), ["Some(1000000) of error-queue.bulk", "None of error-queue.bulk"]);
     scoop.shutdown().await?;

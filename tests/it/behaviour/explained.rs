@@ -281,17 +281,14 @@ async fn failed_rollback_waits_for_an_operator() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_is_settled() -> Result<()> {
+async fn failed_rollback_is_listed_and_counted_until_it_is_settled() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     let scoop = start(&db, &gate).await?;
     let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
     assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
     let listed = async || -> Result<_> {
         let waiting = scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
-        for state in [RunPhase::RollbackFailed, RunPhase::AwaitingOperator] {
-            let of_state: Vec<_> = waiting.iter().filter(|run| run.phase == state).cloned().collect();
-            assert_eq!(scoop.runs().state(state).await?.runs, of_state);
-        }
+        assert_eq!(scoop.runs().state(RunPhase::RollbackFailed).await?.runs, waiting);
         let counts = scoop.counts().await?;
         assert!(counts.finished.iter().all(|it| it.phase != RunPhase::RollbackFailed), "{counts:?}");
         let counted = counts.unfinished.into_iter().map(|it| (it.handler, it.phase, it.count, it.oldest));
@@ -302,15 +299,15 @@ async fn rollback_that_failed_for_the_first_time_is_listed_and_counted_until_it_
     assert_eq!((&*run.handler, run.phase), ("items", RunPhase::RollbackFailed));
     assert_eq!(counted, [("items".to_owned(), RunPhase::RollbackFailed, 1, Some(run.since))]);
 
-    // It fails again, now in the working set.
+    // It fails again.
     assert_eq!(scoop.retry(run.run).await?, RepairAnswer::Accepted);
-    item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await?;
+    item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await?;
     let (runs, counted) = listed().await?;
     assert_eq!((runs.len(), counted.len()), (1, 1), "{runs:?}");
-    assert_eq!((counted[0].1, counted[0].2), (RunPhase::AwaitingOperator, 1));
-    assert_eq!(runs[0].phase, RunPhase::AwaitingOperator);
+    assert_eq!((counted[0].1, counted[0].2), (RunPhase::RollbackFailed, 1));
+    assert_eq!(runs[0].phase, RunPhase::RollbackFailed);
     let text = scoop.explain(run.run).await?.to_string();
-    assert!(text.contains("It is rolling back.") && !text.contains("because of"), "{text}");
+    assert!(!text.contains("It is rolling back.") && !text.contains("because of"), "{text}");
 
     assert_eq!(scoop.resolve(run.run, "by hand").await?, RepairAnswer::Accepted);
     assert_eq!(listed().await?, (vec![], vec![]));

@@ -239,19 +239,22 @@ async fn second_request_to_roll_back_a_message_is_refused_where_it_enters() -> R
     Ok(())
 }
 
-/// Lists all forged failures of rollbacks.
-const LISTED: &str = "
-    INSERT INTO scoop.rollback_failure SELECT f.* FROM scoop.recorded_rollback_failure f;
-    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, rollback_failure, ended_at)
-    SELECT f.root, f.run, e.cooperation_lineage, f.message_id, m.topic, f.handler, 'rollback_failed', e.exception, f.failed_at
-    FROM scoop.recorded_rollback_failure f
-    JOIN scoop.message m ON m.id = f.message_id
-    JOIN scoop.message_event e ON e.type = 'ROLLBACK_FAILED' AND scoop.run_id(e.cooperation_lineage) = f.run";
+/// The rows of all forged failures of rollbacks.
+const FAILED: &str = "
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, state, step, rolling_back, failure, rollback_failure, ready_at, last_event_at,
+         epoch)
+    SELECT e.cooperation_lineage[1], scoop.run_id(e.cooperation_lineage), e.cooperation_lineage, e.message_id, m.topic,
+           coalesce(e.coroutine_name, 'unknown'), 'failed', e.step, true, '{}', e.exception, e.created_at, e.created_at, 1
+    FROM scoop.message_event e
+    JOIN scoop.message m ON m.id = e.message_id
+    WHERE e.type = 'ROLLBACK_FAILED'";
 
 /// Neither a page of nothing else nor a count ends with them.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> Result<()> {
     let db = tables().await?;
+    db.drop_rules().await;
     let client = db.client();
     let root = client.launch(Work).await?;
     db.execute(&format!(
@@ -261,10 +264,11 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
         root.id()
     ))
     .await;
-    db.execute(LISTED).await;
+    db.execute(FAILED).await;
     db.execute(
-        "INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
-         SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 2, repeat('x', 255), gen_random_uuid(), at::timestamptz
+        "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, ready_at, last_event_at)
+         SELECT gen_random_uuid(), gen_random_uuid(), '{}', gen_random_uuid(), 'unknown', repeat('x', 255), 'failed', at::timestamptz,
+                now()
          FROM unnest('{infinity,infinity,9999-12-31,now,4713-01-01 BC}'::text[]) at",
     )
     .await;
@@ -299,6 +303,7 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_failures_are_listed() -> Result<()> {
     let (db, gate) = (tables().await?, Gate::default());
+    db.drop_rules().await;
     let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
     let nested = format!("'{}{}'", "[".repeat(200), "]".repeat(200));
     let forged = [
@@ -318,7 +323,7 @@ async fn unreadable_failures_are_listed() -> Result<()> {
         ))
         .await;
     }
-    db.execute(LISTED).await;
+    db.execute(FAILED).await;
     let listed = scoop.failed_compensations().await?;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -385,13 +390,12 @@ handler! {
     }
 }
 
-/// Another program has changed the event that records the failure of one handler.
+/// Another program has changed the row of the run of one handler.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_record_of_a_failed_rollback_refuses_its_own_repair_and_no_other() -> Result<()> {
-    for (change, what) in [
-        ("step = NULL", "its event ROLLBACK_FAILED names no step"),
-        ("context = '7'", "the context of its newest event cannot be decoded"),
-    ] {
+    for (change, what) in
+        [("step = NULL", "its row names no step"), ("context = '7'", "its context cannot be decoded")]
+    {
         let (db, is_mended) = (Database::new().await, Arc::<AtomicBool>::default());
         let left = LeftOfPair { is_mended: is_mended.clone() };
         let right = RightOfPair { is_mended: is_mended.clone() };
@@ -407,10 +411,10 @@ async fn damaged_record_of_a_failed_rollback_refuses_its_own_repair_and_no_other
         };
         let (left, right) = (run_of("left-of-pair").await?, run_of("right-of-pair").await?);
 
-        let event = "type = 'ROLLBACK_FAILED' AND coroutine_name = 'left-of-pair'";
-        let intact = "CREATE TABLE intact AS SELECT e.id, e.step, e.context FROM scoop.message_event e";
-        db.execute(&format!("{intact} WHERE {event}")).await;
-        db.execute(&format!("UPDATE scoop.message_event SET {change} WHERE {event}")).await;
+        db.drop_rules().await;
+        let intact = "CREATE TABLE intact AS SELECT r.id, r.step, r.context FROM scoop.run r";
+        db.execute(&format!("{intact} WHERE handler = 'left-of-pair'")).await;
+        db.execute(&format!("UPDATE scoop.run SET {change} WHERE handler = 'left-of-pair'")).await;
         for refused in [scoop.retry(left).await, scoop.skip(left, "").await, scoop.resolve(left, "").await] {
             let error = refused.expect_err("the record is damaged");
             let RuntimeError::DamagedRollback { run, damage } = &error else { panic!("{error}") };
@@ -418,8 +422,8 @@ async fn damaged_record_of_a_failed_rollback_refuses_its_own_repair_and_no_other
         }
         assert_eq!(scoop.retry(right).await?, RepairAnswer::Accepted);
 
-        let restore = "SET step = intact.step, context = intact.context FROM intact WHERE e.id = intact.id";
-        db.execute(&format!("UPDATE scoop.message_event e {restore}")).await;
+        let restore = "SET step = intact.step, context = intact.context FROM intact WHERE r.id = intact.id";
+        db.execute(&format!("UPDATE scoop.run r {restore}")).await;
         assert_eq!(scoop.retry(left).await?, RepairAnswer::Accepted);
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         scoop.shutdown().await?;
@@ -680,6 +684,7 @@ async fn lists_and_texts_beyond_those_of_programs_are_refused() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_many_levels_hide_no_other_run_and_no_event() -> Result<()> {
     let db = tables().await?;
+    db.drop_rules().await;
     let scoop = db.client();
     let (root, repeated) = (scoop.launch(Work).await?, scoop.launch(Work).await?);
     let nested = |levels: usize| format!("'{}{{}}{}'", "{\"causes\":[".repeat(levels), "]}".repeat(levels));
@@ -694,12 +699,9 @@ async fn failures_of_many_levels_hide_no_other_run_and_no_event() -> Result<()> 
         ))
         .await;
     }
-    db.execute(LISTED).await;
+    db.execute(FAILED).await;
     db.execute(&format!(
-        "UPDATE scoop.run SET state = 'stuck', reason = 'again', rollback_failed_before = true, awaits_operator = true
-         WHERE root = '{root}';
-         INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
-         SELECT root, id, handler, message_id, 'worker', 'pay', {}, now() FROM scoop.run WHERE root = '{root}'",
+        "UPDATE scoop.run SET rolling_back = true, failure = '{{}}', rollback_failure = {} WHERE root = '{root}'",
         nested(6_000),
         root = repeated.id(),
     ))
@@ -721,6 +723,7 @@ async fn failures_of_many_levels_hide_no_other_run_and_no_event() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Result<()> {
     let db = tables().await?;
+    db.drop_rules().await;
     let scoop = db.client();
     let root = scoop.launch(Work).await?;
     // Little as it is stored; much as it is stored, and little as a text; as large as programs write.
@@ -738,7 +741,7 @@ async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Res
         ))
         .await;
     }
-    db.execute(LISTED).await;
+    db.execute(FAILED).await;
     db.execute(
         "UPDATE scoop.run SET state = 'stuck', reason = repeat('x', 1000000) WHERE handler = 'worker'",
     )
@@ -1020,11 +1023,10 @@ async fn status_of_a_message_with_a_chain_of_runs_reads_each_once() -> Result<()
     db.drop_rules().await;
     db.execute(
         "INSERT INTO scoop.run
-             (root, id, parent, lineage, message_id, topic, handler, state, rolling_back, rollback_failed_before, awaits_operator,
-              last_event_at, epoch, reason)
+             (root, id, parent, lineage, message_id, topic, handler, state, rolling_back, rollback_failure, last_event_at, epoch)
          SELECT e.cooperation_lineage[1], md5('run' || n)::uuid, CASE WHEN n > 1 THEN md5('run' || n - 1)::uuid END,
                 ARRAY[e.cooperation_lineage[1], md5('run' || n)::uuid], e.message_id, 'forged', 'forged',
-                CASE n WHEN 10000 THEN 'stuck' ELSE 'waiting' END::scoop.run_state, true, true, true, now(), 5, 'forged'
+                'failed', true, '{}', now(), 5
          FROM scoop.message_event e, generate_series(1, 10000) n WHERE e.type = 'EMITTED'",
     )
     .await;

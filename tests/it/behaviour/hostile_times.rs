@@ -144,7 +144,15 @@ async fn failed_rollbacks_of_any_time_are_listed_once_each() -> Result<()> {
         ))
         .await;
     }
-    db.execute("INSERT INTO scoop.rollback_failure SELECT f.* FROM scoop.recorded_rollback_failure f").await;
+    db.execute(
+        "INSERT INTO scoop.run
+             (root, id, lineage, message_id, topic, handler, state, step, rolling_back, failure, rollback_failure, ready_at,
+              last_event_at)
+         SELECT e.cooperation_lineage[1], scoop.run_id(e.cooperation_lineage), e.cooperation_lineage, e.message_id, 'forged',
+                e.coroutine_name, 'failed', e.step, true, '{}', e.exception, e.created_at, e.created_at
+         FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'",
+    )
+    .await;
     let listed: Vec<FailedCompensation> = one_by_one(async |last| {
         let page = client.failed_compensations().limit(1);
         Ok(match last {

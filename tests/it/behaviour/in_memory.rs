@@ -138,7 +138,7 @@ async fn archived(builder: scoop::Builder, grow_older: impl AsyncFn(Duration)) -
     assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
     let failed = scoop.failed_compensations().await?.remove(0).id();
     assert_eq!(scoop.retry(failed).source("Ada").await?, RepairAnswer::Accepted);
-    fallen.comes_to(|tree| tree.to_string().contains("its rollback failed again")).await?;
+    fallen.comes_to(|tree| matches!(tree.roots()[0].state, scoop::RunState::RollbackFailed(_))).await?;
     assert_eq!(scoop.resolve(failed, "glued").await?, RepairAnswer::Accepted);
     assert!(matches!(fallen.ends().await?, Outcome::RolledBack(_)));
     grow_older(Duration::from_secs(60 * 24 * 60 * 60)).await;
@@ -185,7 +185,7 @@ async fn the_archived_interventions_are_the_same_in_memory() -> Result<()> {
     let of_both = [interventions(&there), interventions(&here)];
     assert_eq!(of_both[0].len(), 2, "{there:#?}");
     assert_eq!(of_both[0], of_both[1]);
-    for table in ["message_event", "intervention", "repeated_failure"] {
+    for table in ["message_event", "intervention"] {
         let of_both = [columns(&there, table), columns(&here, table)];
         assert!(of_both[0].len() > 5, "{there:#?}");
         assert_eq!(of_both[0], of_both[1], "{table}");

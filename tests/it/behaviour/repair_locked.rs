@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use scoop::{RepairAnswer, RunState};
+use scoop::RepairAnswer;
 
 use super::*;
 use crate::support::{Database, Gate, eventually};
@@ -43,41 +43,9 @@ handler! {
 const WAITING: &str = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
-/// A decision about a run beside the child locks the run above both.
+/// A decision about a run beside the child locks the run above both. The child fails meanwhile: its wake-up of that run waits.
 #[tokio::test(flavor = "multi_thread")]
-async fn failure_of_a_repair_waits_for_the_lock_of_the_run_above_and_is_recorded_once() -> Result<()> {
-    let (db, gate) = (Database::new().await, Gate::default());
-    gate.open(1);
-    let scoop = db.start((Above, Below { gate: gate.clone() })).await?;
-    let root = scoop.launch(Root).await?;
-    assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
-    gate.arrivals(1).await;
-    let listed = scoop.failed_compensations().await?;
-    let child = listed.iter().find(|failed| failed.handler == "child-handler").expect("it is listed").id();
-    assert_eq!(scoop.retry(child).await?, RepairAnswer::Accepted);
-    gate.arrivals(1).await;
-
-    let mut decision = db.pool().begin().await?;
-    let lock = "SELECT FROM scoop.run WHERE handler = 'root-handler' FOR NO KEY UPDATE";
-    assert_eq!(sqlx::query(lock).execute(&mut *decision).await?.rows_affected(), 1);
-    gate.open(1);
-    eventually("the failure waits for the lock", async || db.number(WAITING).await == 1).await;
-    assert_eq!(db.number("SELECT count(*) FROM scoop.repeated_failure").await, 0);
-    decision.commit().await?;
-    root.comes_to(|tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await?;
-    assert_eq!(db.number("SELECT count(*) FROM scoop.repeated_failure").await, 1);
-    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE awaits_operator").await, 2, "both runs");
-
-    assert_eq!(scoop.resolve(child, "by hand").await?, RepairAnswer::Accepted);
-    assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-/// The decision has read the child as in repair, and lets the run above wait for no operator. The child fails again before that is
-/// committed.
-#[tokio::test(flavor = "multi_thread")]
-async fn repair_that_fails_again_during_a_decision_beside_it_makes_the_run_above_wait_for_an_operator()
+async fn repair_that_fails_again_during_a_decision_beside_it_wakes_no_run_above_before_both_have_ended()
 -> Result<()> {
     let (db, gate, is_broken) = (Database::new().await, Gate::default(), Arc::new(AtomicBool::new(true)));
     gate.open(1);
@@ -92,7 +60,6 @@ async fn repair_that_fails_again_during_a_decision_beside_it_makes_the_run_above
     let (child, other) = (id("child-handler"), id("other-child-handler"));
     assert_eq!(scoop.retry(child).await?, RepairAnswer::Accepted);
     gate.arrivals(1).await;
-    is_broken.store(false, Ordering::SeqCst);
 
     let interventions = "BEGIN; LOCK TABLE scoop.intervention IN EXCLUSIVE MODE";
     let lock = db.pool().begin_with(interventions).await?;
@@ -100,17 +67,23 @@ async fn repair_that_fails_again_during_a_decision_beside_it_makes_the_run_above
     let decision = tokio::spawn(async move { deciding.retry(other).await });
     eventually("the decision waits to be written", async || db.number(WAITING).await == 1).await;
     gate.open(1);
-    eventually("the failure waits for the decision", async || db.number(WAITING).await == 2).await;
+    let failures =
+        "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED' AND coroutine_name = ";
+    let of = async |handler: &str| db.number(&format!("{failures} '{handler}'")).await;
+    eventually("the child has failed again", async || of("child-handler").await == 2).await;
+    eventually("its wake-up of the run above waits for the decision", async || db.number(WAITING).await == 2)
+        .await;
+    assert_eq!(of("root-handler").await, 1);
     lock.rollback().await?;
     assert_eq!(decision.await??, RepairAnswer::Accepted);
-    eventually("the failure is recorded", async || {
-        db.number("SELECT count(*) FROM scoop.repeated_failure").await == 1
-    })
-    .await;
-    assert_eq!(db.number("SELECT count(*) FROM scoop.run WHERE awaits_operator").await, 2, "both runs");
     assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
+    assert_eq!(of("other-child-handler").await, 2, "its repair has ended before the run above goes on");
+    assert_eq!(of("root-handler").await, 2);
 
-    assert_eq!(scoop.resolve(child, "by hand").await?, RepairAnswer::Accepted);
+    for run in [child, other] {
+        assert_eq!(scoop.resolve(run, "by hand").await?, RepairAnswer::Accepted);
+        root.ends().await?;
+    }
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
     Ok(())

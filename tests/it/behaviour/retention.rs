@@ -194,19 +194,19 @@ async fn failed_rollback_is_kept_until_an_operator_has_settled_it() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn message_about_a_failure_is_kept_while_that_run_is_unfinished() -> Result<()> {
+async fn message_about_a_failure_is_kept_while_that_run_is_failed() -> Result<()> {
     let db = Database::new().await;
     let builder = db.scoop().only::<Orders>().provide(Orders::default()).only::<Parcels>();
     let scoop = builder.only::<ErrorQueue>().provide(ErrorQueue).start().await?;
     ended(&scoop, Order::FailsToRollBack).await?;
-    eventually("the message is handled", async || db.unfinished().await == 0).await;
+    let rests = async || db.unfinished().await == 1 && db.able_to_go_on().await == 0;
+    eventually("the message is handled", rests).await;
     db.grow_older(60 * DAY).await;
     let failed = scoop.failed_compensations().await?.remove(0);
     assert_eq!(scoop.retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
-    let waits = async || db.unfinished().await == 1 && db.able_to_go_on().await == 0;
-    eventually("it failed again", waits).await;
+    eventually("it failed again", rests).await;
     let pruned = prune(&scoop).await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.unfinished, pruned.kept.needed), (0, 1, 1), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.kept.failed, pruned.kept.needed), (0, 1, 1), "{pruned:?}");
 
     assert_eq!(scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     eventually("it is rolled back", async || db.unfinished().await == 0).await;

@@ -14,12 +14,11 @@ use crate::support::{Database, Gate, eventually};
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The tables of the record of hierarchies.
-const RECORD: [&str; 9] = [
+const RECORD: [&str; 8] = [
     "message",
     "message_event",
     "return_value",
     "intervention",
-    "repeated_failure",
     "begun_step",
     "execution",
     "redelivery",
@@ -104,7 +103,8 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
     assert!(matches!(feed.ends().await?, Outcome::RollbackFailed(_)));
     let [failed] = &scoop.failed_compensations().await?[..] else { panic!("there is one") };
     scoop.retry(failed.lineage.id()).await?;
-    eventually("it failed again", async || rows(&db, "repeated_failure").await == 1).await;
+    let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
+    eventually("it failed again", async || db.number(failures).await == 2).await;
     feeds.is_mended.store(true, Ordering::Relaxed);
     scoop.retry(failed.lineage.id()).await?;
     eventually("it is rolled back", async || db.unfinished().await == 0).await;
@@ -113,26 +113,16 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
         let is_expected = !["redelivery", "join_member"].contains(&table);
         assert_eq!(rows(&db, table).await > 0, is_expected, "{table}");
     }
-    // The failure is settled: its row is gone. One that is there all the same goes with the hierarchy.
-    assert_eq!(rows(&db, "rollback_failure").await, 0);
-    db.execute(
-        "INSERT INTO scoop.rollback_failure
-         SELECT e.cooperation_lineage[1], scoop.run_id(e.cooperation_lineage), e.cooperation_lineage[1], 2, e.coroutine_name,
-                e.message_id, e.created_at
-         FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'",
-    )
-    .await;
-    assert_eq!(rows(&db, "rollback_failure").await, 1);
     db.grow_older(60 * DAY).await;
     let pruned = db.client().prune().await?;
     assert_eq!((pruned.hierarchies, pruned.kept), (1, Default::default()));
-    for table in RECORD.into_iter().chain(["rollback_failure"]) {
+    for table in RECORD {
         assert_eq!(rows(&db, table).await, 0, "{table}");
     }
     Ok(())
 }
 
-/// The failure names a hierarchy that is not recorded, and the intervention a run that has no event.
+/// The intervention names a run that has no event.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Result<()> {
     let (db, lines) = (Database::new().await, Arc::new(Mutex::new(Vec::<u8>::new())));
@@ -149,11 +139,7 @@ async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Res
     let scoop = builder.start().await?;
     assert_eq!(scoop.launch(Item).await?.ends().await?, Outcome::Committed);
     db.execute(
-        "INSERT INTO scoop.repeated_failure (root, run, handler, message_id, worker, step, exception, failed_at)
-         SELECT gen_random_uuid(), scoop.run_id(cooperation_lineage), coroutine_name, message_id, 'worker', 'keep', '{}',
-                created_at
-         FROM scoop.message_event WHERE type = 'SEEN';
-         INSERT INTO scoop.intervention (root, run, handler, message_id, kind, source, requested_at)
+        "INSERT INTO scoop.intervention (root, run, handler, message_id, kind, source, requested_at)
          SELECT cooperation_lineage[1], gen_random_uuid(), coroutine_name, message_id, 'retry', 'a test', created_at
          FROM scoop.message_event WHERE type = 'SEEN'",
     )
@@ -161,10 +147,8 @@ async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Res
     db.grow_older(60 * DAY).await;
     assert_eq!(scoop.prune().await?.hierarchies, 1);
     let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
-    for table in ["repeated_failure", "intervention"] {
-        assert_eq!(text.matches(&format!("\"table\": \"{table}\"")).count(), 1, "{table}: {text}");
-        assert_eq!(rows(&db, table).await, 0, "{table}");
-    }
+    assert_eq!(text.matches("\"table\": \"intervention\"").count(), 1, "{text}");
+    assert_eq!(rows(&db, "intervention").await, 0);
     scoop.shutdown().await?;
     Ok(())
 }

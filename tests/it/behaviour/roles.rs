@@ -157,8 +157,8 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
     assert!(matches!(failed.ends().await?, Outcome::RollbackFailed(_)));
     let run = scoop.failed_compensations().await?[0].id();
     scoop.retry(run).await?;
-    let again = "SELECT count(*) FROM scoop.repeated_failure";
-    eventually("it has failed again", async || db.number(again).await == 1).await;
+    let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
+    eventually("it has failed again", async || db.number(failures).await == 2).await;
     scoop.skip(run, "by hand").await?;
     assert!(matches!(failed.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(scoop.interventions(failed.id()).await?.len(), 2);

@@ -92,8 +92,8 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
         ("retries = 2, attempts = 1, reason = 'away'", "retrying, later, deadline, 3, away"),
         ("state = 'stuck', ready_at = now(), reason = 'unknown'", "stuck, deadline, 0, unknown"),
         (
-            "state = 'stuck', rollback_failed_before = true, awaits_operator = true, reason = 'unknown'",
-            "awaiting operator, deadline, 0, unknown",
+            "state = 'failed', rolling_back = true, failure = '{}', rollback_failure = '{}', step = 'undo'",
+            "rollback failed, undo, deadline, 0",
         ),
         ("state = 'ended', failure = '{}'", "failed, deadline, 0"),
     ] {

@@ -263,13 +263,13 @@ mod reads {
         let db = Database::new().await;
         let scoop = db.scoop().only::<Bystander>().patience(Duration::from_secs(1)).start().await?;
         assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
-        let failures = "BEGIN; LOCK TABLE scoop.rollback_failure IN ACCESS EXCLUSIVE MODE";
+        let failures = "BEGIN; LOCK TABLE scoop.ended_run IN ACCESS EXCLUSIVE MODE";
         let lock = db.pool().begin_with(failures).await?;
         let counting = scoop.clone();
         let counts = tokio::spawn(async move { counting.counts().exact().await });
         // Then no read has got a turn for as long as the patience.
         let is_refused = async || matches!(scoop.handlers().await, Err(RuntimeError::ReadsBusy { .. }));
-        eventually("the count of unfinished runs has the only turn", is_refused).await;
+        eventually("a count has the only turn", is_refused).await;
         lock.rollback().await?;
         let counts = counts.await??;
         assert_eq!(counts.finished.len(), 1, "{counts:?}");
@@ -282,21 +282,27 @@ mod reads {
         // Less than the time limit of their statements.
         let scoop = db.scoop().patience(Duration::from_secs(20)).client().await?;
         let hierarchy = scoop.launch(Grandchild).await?.id();
-        let executions = "BEGIN; LOCK TABLE scoop.execution IN ACCESS EXCLUSIVE MODE";
-        let lock = db.pool().begin_with(executions).await?;
-        let checks = async || blocked(&db, "-- Returns whether the runs of this message").await;
+        let run = uuid::Uuid::new_v4();
+        db.execute(&format!(
+            "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, last_event_at)
+             SELECT '{hierarchy}', '{run}', ARRAY['{hierarchy}', '{run}']::uuid[], gen_random_uuid(), 'forged', 'forged', now()"
+        ))
+        .await;
+        let handlers = "BEGIN; LOCK TABLE scoop.handler IN ACCESS EXCLUSIVE MODE";
+        let lock = db.pool().begin_with(handlers).await?;
+        let checks = async || blocked(&db, "-- What a decision about a failed rollback needs").await;
         let mut before: Vec<String> = vec![];
         // As many as the client has connections.
         for _ in 0..2 {
             let asked = scoop.clone();
-            let dry_run = tokio::spawn(async move { asked.rollback(hierarchy, "tried").dry_run().await });
+            let dry_run = tokio::spawn(async move { asked.retry(run).dry_run().await });
             let begins = async || checks().await.iter().any(|session| !before.contains(session));
-            eventually("a rollback is checked", begins).await;
+            eventually("a request is checked", begins).await;
             before = checks().await;
             dry_run.abort();
             assert!(dry_run.await.is_err_and(|ended| ended.is_cancelled()));
         }
-        scoop.launch(Grandchild).await?;
+        assert!(scoop.interventions(hierarchy).await?.is_empty());
         lock.rollback().await?;
         Ok(())
     }

@@ -237,9 +237,7 @@ async fn tamper(db: &Database, dice: &mut Dice, columns: &Columns, root: Handle)
             "message" => {
                 "id IN (SELECT message_id FROM scoop.message_event WHERE cooperation_lineage[1] = $1)"
             }
-            "run" | "ended_run" | "intervention" | "repeated_failure" | "rollback_failure" | "redelivery" => {
-                "root = $1"
-            }
+            "run" | "ended_run" | "intervention" | "redelivery" => "root = $1",
             _ => "cooperation_lineage[1] = $1",
         };
         let statement = AssertSqlSafe(damage.statement(columns, own));

@@ -146,11 +146,7 @@ mod pq_06 {
         assert!(matches!(roots[1].ends().await?, Outcome::RolledBack(_)));
         assert!(matches!(roots[2].ends().await?, Outcome::RollbackFailed(_)));
         let before = db.history().await.rows().len();
-        assert_eq!(
-            db.number("SELECT count(*) FROM scoop.run WHERE handler <> 'none'").await,
-            0,
-            "nothing is left to be resumed"
-        );
+        assert_eq!(db.able_to_go_on().await, 0, "nothing is left to be resumed");
 
         scoop.shutdown().await?;
         let again = Scoop::builder().postgres(db.another_pool(6).await).only::<Worker>().start().await?;

@@ -188,8 +188,7 @@ async fn failed_rollback_is_an_error_with_a_remedy() -> Result<()> {
     assert!(matches!(order.ends().await?, Outcome::RollbackFailed(_)));
     let run = order.tree().await?.roots()[0].lineage.id();
     shop.scoop.retry(run).await?;
-    let tree =
-        order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })).await?;
+    let tree = order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await?;
     assert_eq!(
         tree.to_string().matches("rollback failed in reserve: it is not wanted back").count(),
         2,

@@ -36,11 +36,13 @@ impl Database {
     pub async fn able_to_go_on(&self) -> i64 {
         let runs = self.0.working_set();
         let waits_for_others = |run: &scoop::WorkingRun| {
-            let open = runs.iter().filter(|other| other.state != scoop::RowState::Ended);
+            let open = runs
+                .iter()
+                .filter(|other| !matches!(other.state, scoop::RowState::Ended | scoop::RowState::Failed));
             open.filter_map(|other| other.lineage.parent()).any(|parent| parent == run.lineage)
         };
         let able = runs.iter().filter(|run| match run.state {
-            scoop::RowState::Stuck => false,
+            scoop::RowState::Stuck | scoop::RowState::Failed => false,
             scoop::RowState::Waiting => !waits_for_others(run),
             _ => true,
         });

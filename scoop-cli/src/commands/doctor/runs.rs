@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use scoop_runtime::{FailedCompensation, RepairStatus, RunPhase, RunRequest, Scoop, WaitKind};
+use scoop_runtime::{FailedCompensation, RunPhase, RunRequest, Scoop, WaitKind};
 
 use super::{Advice, Finding, LISTED, Level};
 use crate::commands::counts;
@@ -62,19 +62,17 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
             Advice::with_command("all are counted by:", "scoop counts"),
         ));
     }
-    let failed = [RunPhase::RollbackFailed, RunPhase::AwaitingOperator];
-    if failed.iter().map(|phase| counted.unfinished_in(*phase)).sum::<usize>() > LISTED as usize {
+    if counted.unfinished_in(RunPhase::RollbackFailed) > LISTED as usize {
         findings.push(Finding::bad(
             Level::Problem,
             "failed rollbacks",
             format!(
                 "the rollbacks of {} runs failed, and no operator has settled them",
-                counts::shown(counted.unfinished.iter().filter(|count| failed.contains(&count.phase)))
+                counts::shown(
+                    counted.unfinished.iter().filter(|count| count.phase == RunPhase::RollbackFailed)
+                )
             ),
-            Advice::with_command(
-                "fix the causes; all are listed by:",
-                "scoop runs --state rollback-failed --state awaiting-operator",
-            ),
+            Advice::with_command("fix the causes; all are listed by:", "scoop runs --state rollback-failed"),
         ));
     }
     if undecided.is_empty() && is_complete {
@@ -145,14 +143,14 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
     Ok(findings)
 }
 
-/// The first undecided rollbacks, up to [`LISTED`], and whether all failed rollbacks were looked at. The list has the newest
-/// first: a rollback comes after those of its ancestors, which wait for it.
+/// The first rollbacks that failed by themselves, up to [`LISTED`], and whether all failed rollbacks were looked at. The list has the
+/// newest first: a rollback comes after those of its ancestors, which failed because of it.
 async fn undecided_rollbacks(scoop: &Scoop) -> Result<(Vec<FailedCompensation>, bool), Fault> {
     let (mut undecided, mut place) = (vec![], None);
     for _ in 0..FAILED_PAGES {
         let failed = scoop.failed_compensations().limit(FAILED_PAGE).after_cursor(place).await?;
         place = failed.last().map(FailedCompensation::cursor);
-        undecided.extend(failed.into_iter().filter(|it| it.status == RepairStatus::Undecided));
+        undecided.extend(failed.into_iter().filter(|it| it.failed_below.is_empty()));
         undecided.truncate(LISTED as usize);
         if place.is_none() || undecided.len() >= LISTED as usize {
             break;

@@ -19,9 +19,7 @@ use super::wakeups::Delivery;
 use crate::completion::RunEnd;
 use crate::saga::registry::RunnableSaga;
 use crate::store::Unhandled;
-use crate::store::{
-    FailedRollbackPart, ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back,
-};
+use crate::store::{ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back};
 use crate::telemetry::{self, metrics};
 use crate::unhandled::UnhandledWarnings;
 
@@ -111,9 +109,6 @@ fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) ->
 
 /// Persists it together with conclusions of other runs.
 async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> SettleOutcome {
-    if let Fate::FailedAgain { part, handler_iteration, failure } = conclusion.fate {
-        return Err(Exit::FailedAgain(Box::new(FailedRollbackPart { part, handler_iteration, failure })));
-    }
     let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
     let settlement = settlement(engine, execution, conclusion);
@@ -231,7 +226,7 @@ impl AfterCommit {
         let (run, rolling_back) = match &conclusion.fate {
             Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
             Fate::Committed => (None, false),
-            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } | Fate::FailedAgain { .. } => (None, true),
+            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => (None, true),
         };
         let anew = conclusion.anew.as_ref().map(|next| next.payload.clone());
         Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], anew }
@@ -289,7 +284,7 @@ fn apply(
         engine.wakeups.deliver(Delivery::To(signal));
     }
     let committed = after.run.is_none() && !after.rolling_back;
-    if settled.state == RowState::Ended {
+    if settled.state.has_ended() {
         if committed {
             execution.span.ends_as("committed");
         }
@@ -328,11 +323,11 @@ fn apply(
             Ok(())
         }
         _ => {
-            if settled.state != RowState::Ended {
+            if !settled.state.has_ended() {
                 execution.span.ends_as("waiting");
             }
             let newest = execution.run.last.as_ref().map_or("", |last| &last.step);
-            telemetry::left(execution.at(newest), settled.state == RowState::Ended);
+            telemetry::left(execution.at(newest), settled.state.has_ended());
             Err(Exit::Settled)
         }
     }

@@ -9,7 +9,6 @@ use uuid::Uuid;
 use super::{Delay, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo};
 use crate::Pause;
 use crate::find::{RunPhase, RunSummary, WaitKind};
-use crate::repair::AWAITING_OPERATOR;
 use crate::saga::limits::{Limit, Rate};
 use crate::util::format::system_time;
 
@@ -45,23 +44,10 @@ pub(crate) struct RunFacts {
     pub(crate) children: usize,
     /// Unfinished descendants, the nearest first.
     pub(crate) below: Vec<RunSummary>,
-    /// The failed rollbacks on which an operator has to decide before it goes on: its own, or those of descendants;
-    /// [`FAILED_BELOW_READ`] at most.
-    pub(crate) undecided: Vec<FailedBelow>,
-    /// Used only if `undecided` is empty: the runs in progress for which it waits, at most [`FAILED_BELOW_READ`]. Those in repair,
-    /// or those for which decisions wait.
-    pub(crate) in_progress: Vec<FailedBelow>,
+    /// The failed descendants that come first, if it is failed; [`FAILED_BELOW_READ`] at most.
+    pub(crate) failed_below: Vec<FailedBelow>,
     pub(crate) join: Option<JoinWait>,
     pub(crate) read_at: SystemTime,
-}
-
-/// A reason for which a decision about an undecided rollback is refused now.
-#[derive(Debug)]
-pub(crate) struct DecisionWait {
-    /// The run whose rollback it is.
-    pub(crate) failed: Uuid,
-    /// An unfinished run below that. If there is none, the runs above have not recorded its failure yet.
-    pub(crate) below: Option<FailedBelow>,
 }
 
 /// What the store knows of the limits for which a run waits.
@@ -119,8 +105,7 @@ impl RunFacts {
             limit: None,
             children: 0,
             below: vec![],
-            undecided: vec![],
-            in_progress: vec![],
+            failed_below: vec![],
             join: None,
             read_at,
         }
@@ -128,7 +113,7 @@ impl RunFacts {
 
     pub(crate) fn explain(self) -> RunExplanation {
         let Self {
-            mut run,
+            run,
             giving_up,
             cancelled,
             definition,
@@ -140,37 +125,24 @@ impl RunFacts {
             limit,
             children,
             below,
-            mut undecided,
-            mut in_progress,
+            mut failed_below,
             join,
             read_at,
         } = self;
         let can_execute = |worker: &WorkerInfo| {
             worker.is_alive && definition.is_none_or(|definition| worker.definition == definition)
         };
-        // It was read as awaiting an operator, but waits for children that do not any more: a repair has begun meanwhile.
-        if run.phase == RunPhase::AwaitingOperator && children > 0 && undecided.is_empty() {
-            (run.phase, run.waits_for) = (RunPhase::Waiting, Some(WaitKind::Children));
-        }
         let reason = match (run.phase, run.waits_for, limit) {
-            (phase, ..) if phase.is_finished() && phase != RunPhase::RollbackFailed => WaitReason::Ended,
-            _ if !in_progress.is_empty() => {
-                in_progress.retain(|below| below.run != run.run);
-                let has_more_below = cut(&mut in_progress);
-                WaitReason::RunsInProgress { below: in_progress, has_more_below }
-            }
+            (phase, ..) if phase.is_finished() => WaitReason::Ended,
             (RunPhase::Waiting, ..) => blocked(children, below),
-            (RunPhase::RollbackFailed, ..) | (_, Some(WaitKind::Operator), _) => {
-                undecided.retain(|failed| failed.run != run.run);
-                let first = undecided.first().and_then(|below| below.failure.as_ref());
+            (_, Some(WaitKind::Operator), _) => {
+                let first = failed_below.first().and_then(|below| below.failure.as_ref());
                 let first = first.map(ToString::to_string);
                 let failure = run.failure.as_ref().map(ToString::to_string);
-                // What to do is said below.
-                let reason = run.reason.clone().filter(|reason| reason != AWAITING_OPERATOR);
-                let has_more_below = cut(&mut undecided);
+                let has_more_below = cut(&mut failed_below);
                 WaitReason::Operator {
-                    why: first.or(reason).or(failure).unwrap_or_default(),
-                    failed_below: undecided,
+                    why: first.or(run.reason.clone()).or(failure).unwrap_or_default(),
+                    failed_below,
                     has_more_below,
                 }
             }
@@ -205,50 +177,6 @@ impl RunFacts {
         };
         RunExplanation { run, reason, priority, giving_up, cancelled, pauses, join, read_at }
     }
-}
-
-/// The runs that come before a run whose rollback failed, or before one that waits for such a run.
-#[derive(Debug)]
-pub(crate) struct BlockingRuns {
-    /// [`RunFacts::undecided`].
-    pub(crate) undecided: Vec<FailedBelow>,
-    /// [`RunFacts::in_progress`], without the runs in repair.
-    pub(crate) in_progress: Vec<FailedBelow>,
-    /// Whether the store has to read those in repair.
-    pub(crate) may_be_in_repair: bool,
-}
-
-impl BlockingRuns {
-    /// Orders what the store has read of a run: the undecided rollbacks for which it waits, and the reasons for which decisions
-    /// about these are refused.
-    pub(crate) fn new(run: &RunSummary, undecided: Vec<FailedBelow>, waits: &[DecisionWait]) -> Self {
-        let (undecided, in_progress) = accepted_first(run, undecided, waits);
-        let may_be_in_repair =
-            undecided.is_empty() && in_progress.is_empty() && run.phase.is_failed_rollback();
-        Self { undecided, in_progress, may_be_in_repair }
-    }
-}
-
-/// Puts those undecided rollbacks first about which decisions are accepted now. If there are none, returns the runs for which
-/// decisions wait: unfinished ones, or the run itself, if the runs above it have not recorded its failure.
-fn accepted_first(
-    run: &RunSummary,
-    mut undecided: Vec<FailedBelow>,
-    waits: &[DecisionWait],
-) -> (Vec<FailedBelow>, Vec<FailedBelow>) {
-    let is_refused = |failed: &FailedBelow| waits.iter().any(|wait| wait.failed == failed.run.uuid());
-    undecided.sort_by_key(is_refused);
-    let first = match undecided.first() {
-        Some(first) if is_refused(first) => first.run.uuid(),
-        _ => return (undecided, vec![]),
-    };
-    let of_first = waits.iter().filter(|wait| wait.failed == first);
-    let mut unfinished: Vec<_> = of_first.filter_map(|wait| wait.below.clone()).collect();
-    if unfinished.is_empty() {
-        let (handler, failure) = (run.handler.clone(), run.failure.clone());
-        unfinished.push(FailedBelow { run: run.run, handler, failure });
-    }
-    (vec![], unfinished)
 }
 
 /// Cuts a list to the length that is shown, and tells whether it was longer.

@@ -102,23 +102,8 @@ impl RunExplanation {
             WaitReason::Operator { .. } => {
                 format!("An operator has to decide: {} the run {run}.", choice(self.requests()))
             }
-            WaitReason::RunsInProgress { .. } if self.run.phase == RunPhase::Waiting => {
-                "It goes on when all its children have ended.".into()
-            }
-            WaitReason::RunsInProgress { below, .. } if below.is_empty() => {
-                "An operator can decide about it when the runs above it have recorded its failure.".into()
-            }
-            WaitReason::RunsInProgress { below, .. } => {
-                let what = if have_failed(below) { "that repair has" } else { "these runs have" };
-                format!("An operator can decide about it when {what} ended.")
-            }
         }
     }
-}
-
-/// Whether these runs are in repair, and not unfinished without a failure.
-fn have_failed(below: &[FailedBelow]) -> bool {
-    below.iter().all(|run| run.failure.is_some())
 }
 
 /// The repairs among these requests, as "`retry`, `skip` or `resolve`".
@@ -282,15 +267,6 @@ impl RunExplanation {
             WaitReason::Operator { why, .. } => {
                 write!(f, "waits for an operator, for {long}: {}", Escaped(why))
             }
-            WaitReason::RunsInProgress { below, .. } if below.is_empty() => {
-                write!(f, "waits until the runs above it have recorded its failure, for {long}")
-            }
-            WaitReason::RunsInProgress { below, has_more_below } => {
-                let what = if have_failed(below) { "repair" } else { "end" };
-                let runs: Vec<_> = below.iter().map(ToString::to_string).collect();
-                let more = if *has_more_below { ", and more runs" } else { "" };
-                write!(f, "waits for the {what} of {}{more}, for {long}", runs.join(", "))
-            }
         }
     }
 }
@@ -333,7 +309,7 @@ impl fmt::Display for RunExplanation {
         }
         if *rolling_back {
             // The failure of a failed rollback is not the reason for it.
-            let why = failure.as_ref().filter(|_| !self.run.phase.is_failed_rollback());
+            let why = failure.as_ref().filter(|_| self.run.phase != RunPhase::RollbackFailed);
             let why = why.map_or_else(String::new, |why| format!(", because of {why}"));
             write!(f, " It is rolling back{why}.")?;
         } else if let (RunPhase::RolledBack, Some(why)) = (self.run.phase, failure) {

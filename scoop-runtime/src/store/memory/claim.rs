@@ -248,13 +248,13 @@ impl State {
     }
 
     fn failed_children(&self, run: RowKey) -> Vec<ChildFailure> {
-        let mut ended: Vec<_> = self.children(run).filter(|child| child.state == RowState::Ended).collect();
+        let mut ended: Vec<_> = self.children(run).filter(|child| child.state.has_ended()).collect();
         ended.sort_by_key(|child| {
             (child.rollback_started_at.is_none(), child.rollback_started_at, child.id())
         });
         let failure = |child: &WorkingRow| ChildFailure {
             rolled_back: child.failure.clone().unwrap_or_else(no_failure),
-            rollback_failed: child.rollback_failure.clone(),
+            rollback_failed: child.rollback_failure.clone().filter(|_| child.state == RowState::Failed),
             rollback_requested: child.rollback_requested,
         };
         if is_injected(Bug::DropFailure) && ended.len() > 1 {
@@ -291,7 +291,7 @@ impl WorkingRow {
                 cause,
                 rollback_requested: self.rollback_requested,
                 begun: false,
-                failed_before: self.rollback_failed_before,
+                failed_before: self.rollback_failure.is_some(),
                 plan: None,
             };
         }

@@ -176,7 +176,7 @@ impl State {
             self.change(run, |row| (row.reserved_for, row.refused_by) = (0, vec![]));
         }
         let stuck = self.stuck.iter().filter_map(|(_, id, root)| self.row((*root, *id)));
-        let stuck = stuck.filter(|row| !row.awaits_operator && row.doubts < UNKNOWN_MAX);
+        let stuck = stuck.filter(|row| row.doubts < UNKNOWN_MAX);
         let stuck = stuck.filter(|row| handlers.iter().any(|own| **own == *row.handler));
         let stuck: Vec<RowKey> = stuck.map(|row| (row.root(), row.id())).collect();
         let now = self.now();

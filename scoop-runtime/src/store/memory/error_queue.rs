@@ -112,18 +112,15 @@ impl State {
 
     fn failed_payload(&self, failed: &FailedRun) -> Value {
         let record = self.hierarchy(failed.root).map(|hierarchy| &hierarchy.record);
-        let recorded = match failed.outcome {
-            FailedOutcome::RollbackFailed => EventKind::RollbackFailed,
-            FailedOutcome::RolledBack | FailedOutcome::Stuck => EventKind::RollingBack,
-        };
-        let of_failure = record.and_then(|it| it.of_handler(failed.message, recorded, &failed.saga));
+        let turned =
+            record.and_then(|it| it.of_handler(failed.message, EventKind::RollingBack, &failed.saga));
         let message = record.and_then(|record| record.messages.get(&failed.message));
         let execution = record.and_then(|record| record.start_of(failed.run)?.begins.as_ref());
         let newest = record.zip(execution).and_then(|(record, it)| record.messages.get(&it.message));
         let mut document = Failed {
             outcome: failed.outcome,
             saga: failed.saga.to_string(),
-            step: failed.step.clone().or_else(|| of_failure?.step.clone()),
+            step: failed.step.clone().or_else(|| turned?.step.clone()),
             hierarchy: failed.root.into(),
             run: failed.run.into(),
             topic: message.map(|message| message.topic.to_string()).unwrap_or_default(),

@@ -80,16 +80,12 @@ pub(super) struct EventLog {
     pub(super) values: BTreeMap<Uuid, BTreeMap<String, Value>>,
     /// In the order in which they were written.
     pub(super) interventions: Vec<InterventionRow>,
-    /// Repeated failures of rollbacks, each as another ROLLBACK_FAILED: the rows of `repeated_failure`.
-    pub(super) repeated_failures: Vec<Event>,
     /// The messages that had no handler at their launch, and were delivered later, each with the hierarchy of its runs.
     pub(super) redeliveries: BTreeMap<Uuid, Uuid>,
     /// Positions in `events`, by the last of the lineage.
     by_run: BTreeMap<Uuid, Vec<usize>>,
     /// The position of the SUSPENDED before the newest execution, by the id of the run.
     starts: BTreeMap<Uuid, usize>,
-    /// The positions of the failed rollbacks that no operator has settled, by the id of the run.
-    unsettled: BTreeMap<Uuid, usize>,
     /// Positions in `interventions`, [oldest first](InterventionRow::order), by the id of the run.
     interventions_of: BTreeMap<Uuid, Vec<usize>>,
     /// Positions in `events`, by message and kind.
@@ -133,14 +129,12 @@ impl EventLog {
     pub(super) fn admits(&self, event: &Event) -> bool {
         let mut same = self.of_message(event.message, event.kind);
         match event.kind {
-            EventKind::Suspended => true,
+            EventKind::Suspended | EventKind::RollbackFailed => true,
             EventKind::Emitted | EventKind::RollbackEmitted => same.next().is_none(),
             EventKind::CancellationRequested => !same.any(|other| other.lineage == event.lineage),
-            EventKind::Seen
-            | EventKind::Committed
-            | EventKind::RollingBack
-            | EventKind::RolledBack
-            | EventKind::RollbackFailed => !same.any(|other| other.handler == event.handler),
+            EventKind::Seen | EventKind::Committed | EventKind::RollingBack | EventKind::RolledBack => {
+                !same.any(|other| other.handler == event.handler)
+            }
         }
     }
 
@@ -149,7 +143,7 @@ impl EventLog {
         self.by_run.keys().copied().collect()
     }
 
-    /// The messages that a part of this hierarchy launched, its events, values and repeated failures, and of the hierarchy itself
+    /// The messages that a part of this hierarchy launched, its events and values, and of the hierarchy itself
     /// all interventions, each as a JSON object with the columns of its table.
     pub(super) fn lines_of(&self, root: Uuid, part: Uuid) -> Vec<String> {
         let launched = self.of_run(part).filter(|event| event.kind == EventKind::Emitted);
@@ -171,16 +165,6 @@ impl EventLog {
         let values = self.values.get(&part).into_iter().flatten().map(
             |(name, value)| json!({ "table": "return_value", "run": part, "variable_name": name, "value": value }),
         );
-        let repeated =
-            self.repeated_failures.iter().filter(|event| event.lineage.id() == part).map(|event| {
-                json!({
-                    "table": "repeated_failure", "id": event.id, "root": root, "run": part,
-                    "handler": event.handler.as_deref(), "message_id": event.message,
-                    "worker": event.identifier.as_deref(), "step": event.step,
-                    "handler_iteration": event.handling, "exception": event.exception,
-                    "failed_at": event.at.format(&Rfc3339).unwrap_or_default(),
-                })
-            });
         let interventions = self.interventions.iter().filter(|_| part == root).map(|done| {
             json!({
                 "table": "intervention", "id": done.id, "root": root, "run": done.run,
@@ -189,7 +173,7 @@ impl EventLog {
                 "requested_at": done.at.format(&Rfc3339).unwrap_or_default(),
             })
         });
-        let lines = messages.chain(events).chain(values).chain(repeated).chain(interventions);
+        let lines = messages.chain(events).chain(values).chain(interventions);
         lines.map(|line| line.to_string()).collect()
     }
 
@@ -201,11 +185,6 @@ impl EventLog {
         self.by_message.entry((event.message, event.kind as u8)).or_default().push(at);
         if event.begins.is_some() {
             self.starts.insert(event.lineage.id(), at);
-        }
-        match event.kind {
-            EventKind::RollbackFailed => drop(self.unsettled.insert(event.lineage.id(), at)),
-            EventKind::RolledBack => drop(self.unsettled.remove(&event.lineage.id())),
-            _ => {}
         }
         self.events.push(event);
     }
@@ -265,28 +244,6 @@ impl EventLog {
     /// The one event of this kind that a handler has for a message.
     pub(super) fn of_handler(&self, message: Uuid, kind: EventKind, handler: &str) -> Option<&Event> {
         self.of_message(message, kind).find(|event| event.handler.as_deref() == Some(handler))
-    }
-
-    /// The failed rollbacks that no operator has settled.
-    pub(super) fn unsettled(&self) -> impl Iterator<Item = &Event> {
-        self.unsettled.values().map(|at| &self.events[*at])
-    }
-
-    /// The failed rollback of this run, if no operator has settled it.
-    pub(super) fn unsettled_of(&self, run: Uuid) -> Option<&Event> {
-        self.unsettled.get(&run).map(|at| &self.events[*at])
-    }
-
-    /// The newest failure of a rollback, of which this is the first.
-    pub(super) fn newest_failure<'a>(&'a self, first: &'a Event) -> &'a Event {
-        let mut repeated = self.repeated_failures.iter().rev();
-        repeated.find(|event| event.lineage == first.lineage).unwrap_or(first)
-    }
-
-    /// The newest end of a run, if it has ended.
-    pub(super) fn end_of(&self, run: Uuid, message: Uuid) -> Option<&Event> {
-        let ends = [EventKind::Committed, EventKind::RolledBack, EventKind::RollbackFailed];
-        self.of_run(run).rev().find(|event| event.message == message && ends.contains(&event.kind))
     }
 
     /// The SUSPENDED before the newest execution of a run, if that is not the first one.

@@ -16,9 +16,8 @@ use super::state::{Hierarchy, State};
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BlockingRuns, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary,
-    PageSize, Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo,
-    WorkerSaga,
+    BELOW_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize,
+    Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
 };
 use crate::repair::RepairAction;
 use crate::store::types::UNKNOWN_MAX;
@@ -43,7 +42,7 @@ impl FindStorage for MemoryStore {
             rows.sort_by_key(|row| Reverse(row.id()));
             let listed = rows.into_iter().filter_map(|row| {
                 let run = state.unfinished(row);
-                let fits = filter.fits(&run, &row.lineage) && filter.admits_failures(state.failures(row));
+                let fits = filter.fits(&run, &row.lineage) && filter.admits_failures(row.failures());
                 fits.then(|| (row.id(), run))
             });
             Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
@@ -95,16 +94,7 @@ impl FindStorage for MemoryStore {
                 count.add_one(limit);
                 count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
             }
-            let failed = state.failed_rollbacks().map(|end| RunCount {
-                oldest: Some(system_time(end.at)),
-                ..RunCount::new(
-                    end.handler.as_deref().unwrap_or_default().to_owned(),
-                    RunPhase::RollbackFailed,
-                    1,
-                )
-            });
-            let counts = RunCount::added(counts.into_values().chain(failed), limit);
-            Ok(Counted::first(counts, limits.sagas))
+            Ok(Counted::first(counts.into_values().collect(), limits.sagas))
         })
         .await
     }
@@ -114,8 +104,7 @@ impl FindStorage for MemoryStore {
             let events = state.hierarchies.values().flat_map(|hierarchy| &hierarchy.record.events);
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
             for event in events.filter(|event| event.at >= since) {
-                let end =
-                    RunPhase::of_end(event.kind.as_str()).filter(|end| *end != RunPhase::RollbackFailed);
+                let end = RunPhase::of_end(event.kind.as_str());
                 if let Some((phase, handler)) = end.zip(event.handler.clone()) {
                     let of_end = RunCount::new(handler.to_string(), phase, 0);
                     counts.entry((handler, phase)).or_insert(of_end).add_one(limits.runs);
@@ -182,12 +171,6 @@ impl State {
         all.into_iter()
     }
 
-    /// The ends of runs whose rollback failed, without those that an operator has settled or that continue.
-    pub(super) fn failed_rollbacks(&self) -> impl Iterator<Item = &Event> {
-        let is_gone = |(hierarchy, failed): &(&Hierarchy, &Event)| hierarchy.is_gone(failed.lineage.id());
-        self.unsettled().filter(is_gone).map(|(_, failed)| failed)
-    }
-
     fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts> {
         let hierarchy = self.hierarchy(root)?;
         let read_at = system_time(self.now());
@@ -197,10 +180,9 @@ impl State {
             let record = &hierarchy.record;
             let ends = |event: &&Event| RunPhase::of_end(event.kind.as_str()).is_some();
             let (ended, _) = record.finished(record.of_run(run).rev().find(ends)?)?;
-            let BlockingRuns { undecided, in_progress, .. } = hierarchy.blocking_runs(&ended, &self.topology);
-            return Some(RunFacts { join, undecided, in_progress, ..RunFacts::ended(ended, read_at) });
+            return Some(RunFacts { join, ..RunFacts::ended(ended, read_at) });
         };
-        let is_unfinished = |row: &&WorkingRow| row.state != RowState::Ended;
+        let is_unfinished = |row: &&WorkingRow| !row.state.has_ended();
         let (mut below, mut ahead) = (vec![], VecDeque::from([run]));
         while let Some(parent) = ahead.pop_front().filter(|_| below.len() < BELOW_MAX) {
             for child in self.children((root, parent)).filter(is_unfinished) {
@@ -218,7 +200,7 @@ impl State {
             None => due.map(|(level, (at, ..))| level.queue_time(*at)).collect(),
         };
         let run = self.unfinished(row);
-        let BlockingRuns { undecided, in_progress, .. } = hierarchy.blocking_runs(&run, &self.topology);
+        let failed_below = self.failed_below(row);
         let ahead_of_it = due.iter().filter(|time| **time < row.queue_time()).take(COUNT_MAX).count();
         Some(RunFacts {
             giving_up: row.giving_up,
@@ -232,8 +214,7 @@ impl State {
             limit: self.limit_facts(row),
             children,
             below,
-            undecided,
-            in_progress,
+            failed_below: hierarchy.named_failures(&failed_below),
             join,
             ..RunFacts::ended(run, read_at)
         })
@@ -282,7 +263,7 @@ impl State {
     pub(super) fn phase_of(&self, row: &WorkingRow) -> RunPhase {
         let is_ahead = row.due_at() > self.now();
         match row.state {
-            _ if row.awaits_operator => RunPhase::AwaitingOperator,
+            RowState::Failed => RunPhase::RollbackFailed,
             RowState::Stuck => RunPhase::Stuck,
             RowState::Running => RunPhase::Running,
             RowState::Waiting => RunPhase::Waiting,
@@ -301,7 +282,7 @@ impl State {
         let phase = self.phase_of(row);
         match (row.state, phase) {
             (RowState::Running | RowState::Ended, _) => None,
-            (_, RunPhase::AwaitingOperator) => Some(WaitKind::Operator),
+            (RowState::Failed, _) => Some(WaitKind::Operator),
             (RowState::Waiting, _) => Some(WaitKind::Children),
             (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
             (RowState::Stuck, _) => Some(WaitKind::Program),
@@ -318,32 +299,10 @@ impl State {
         }
     }
 
-    /// The latest failure of its rollback, if that has failed before.
-    pub(super) fn rollback_failure(&self, row: &WorkingRow) -> Option<&Failure> {
-        let record = &self.hierarchy(row.root())?.record;
-        record.newest_failure(record.unsettled_of(row.id())?).exception.as_ref()
-    }
-
-    /// The latest failure of its rollback, or else the reason for it.
-    fn latest_failure<'a>(&'a self, row: &'a WorkingRow) -> Option<&'a Failure> {
-        if row.waits_for_operator() {
-            // Its own one is from before a repair.
-            return None;
-        }
-        let failed = self.rollback_failure(row).filter(|_| row.awaits_operator);
-        failed.or(row.rollback_failure.as_ref()).or(row.failure.as_ref())
-    }
-
-    /// The failures by whose codes it is found.
-    fn failures<'a>(&'a self, row: &'a WorkingRow) -> impl Iterator<Item = &'a Failure> {
-        let failed = self.rollback_failure(row).filter(|_| !row.waits_for_operator());
-        [failed, row.failure.as_ref()].into_iter().flatten()
-    }
-
     fn unfinished(&self, row: &WorkingRow) -> RunSummary {
         let (phase, waits_for) = (self.phase_of(row), self.wait_of(row));
         let is_ahead = waits_for == Some(WaitKind::Time) || phase == RunPhase::AwaitingSignal;
-        let failure = self.latest_failure(row);
+        let failure = row.latest_failure();
         RunSummary {
             run: row.id().into(),
             hierarchy: row.root().into(),
@@ -357,7 +316,7 @@ impl State {
             attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
             reason: row.reason.clone(),
             failure: failure.map(|failure| FailureSummary::in_phase(phase, failure)),
-            rolling_back: row.rolling_back,
+            rolling_back: row.rolling_back && phase != RunPhase::RollbackFailed,
             can_give_up: row.can_give_up(),
             deadline: row.give_up_at.map(system_time),
             wakes_at: is_ahead.then(|| system_time(row.ready_at)),
@@ -370,6 +329,19 @@ impl State {
 }
 
 impl WorkingRow {
+    /// The failure of its rollback if that rests as failed, and otherwise the reason of the rollback.
+    fn latest_failure(&self) -> Option<&Failure> {
+        match self.state {
+            RowState::Failed => self.rollback_failure.as_ref(),
+            _ => self.failure.as_ref(),
+        }
+    }
+
+    /// The failures by whose codes it is found.
+    fn failures(&self) -> impl Iterator<Item = &Failure> {
+        [&self.rollback_failure, &self.failure].into_iter().flatten()
+    }
+
     /// Whether a cancellation makes it give up: it does not yet, and is no part of a rollback.
     pub(super) fn can_give_up(&self) -> bool {
         !self.giving_up && self.rollback_since.is_none()
@@ -380,7 +352,6 @@ impl WorkingRow {
         let has_come_due = self.due_at() <= now;
         match self.state {
             RowState::Ready | RowState::Stuck if has_come_due => self.due_at().max(self.last_event_at),
-            _ if self.awaits_operator && has_come_due => self.due_at().max(self.last_event_at),
             _ => self.last_event_at,
         }
     }
@@ -394,7 +365,6 @@ impl Hierarchy {
             let after = |kind| self.record.of_handler(end.message, kind, handler).is_some();
             match end.kind {
                 EventKind::Committed => !after(EventKind::RollingBack),
-                EventKind::RollbackFailed => !after(EventKind::RolledBack),
                 EventKind::RolledBack => true,
                 _ => false,
             }
@@ -416,12 +386,10 @@ impl EventLog {
         let of_kind =
             |kind| self.of_handler(end.message, kind, handler).filter(|_| phase != RunPhase::Committed);
         let reason = of_kind(EventKind::RollingBack).and_then(|event| event.exception.clone());
-        let failed = of_kind(EventKind::RollbackFailed).map(|first| self.newest_failure(first));
-        let rollback_failure = failed.and_then(|event| event.exception.clone());
-        let failure = match phase {
-            RunPhase::RollbackFailed => rollback_failure.as_ref(),
-            _ => reason.as_ref(),
-        };
+        let mut failed =
+            self.of_run(end.lineage.id()).rev().filter(|event| event.kind == EventKind::RollbackFailed);
+        let rollback_failure = failed.next().and_then(|event| event.exception.clone());
+        let failure = reason.as_ref();
         let parent = end.lineage.parent().filter(|parent| parent.ids().len() > 1);
         let newest = self.interventions_of(end.lineage.id()).rev().take(INTERVENTIONS_READ);
         let skips = newest.filter(|done| done.kind == RepairAction::Skip.as_str());
@@ -434,7 +402,7 @@ impl EventLog {
             message_id: end.message,
             phase,
             since: system_time(end.at),
-            waits_for: (phase == RunPhase::RollbackFailed).then_some(WaitKind::Operator),
+            waits_for: None,
             attempts: 0,
             reason: None,
             failure: failure.map(|failure| FailureSummary::in_phase(phase, failure)),

@@ -28,8 +28,6 @@ impl FollowStorage for MemoryStore {
             let from = u64::try_from(window.from).unwrap_or(0);
             let until = u64::try_from(window.until).unwrap_or(0);
             let events = state.events_from(from).take_while(|event| event.place < until);
-            let repeated = state.repeated_failures_from(from).take_while(|event| event.place < until);
-            let events = events.chain(repeated);
             let wanted = events.filter(|event| {
                 let handler = filter.handler.as_deref();
                 event.id > window.after

@@ -120,14 +120,14 @@ mod tables {
     use scoop_core::read_output_name;
 
     use super::MemoryStore;
-    use crate::simulation::{BegunStep, EndedRun, Execution, Output, Tables};
+    use crate::simulation::{BegunStep, EndedRun, Execution, FailedRun, Output, Tables};
+    use crate::store::RowState;
 
     impl MemoryStore {
         pub(crate) fn tables(&self) -> Tables {
             let state = self.lock();
             let signals = state.signals.iter().map(|(id, row)| row.to_public(*id)).collect();
-            let failed_rollbacks = state.unsettled().map(|(_, failed)| failed.lineage.id()).collect();
-            let mut tables = Tables { signals, failed_rollbacks, ..Tables::default() };
+            let mut tables = Tables { signals, ..Tables::default() };
             for hierarchy in state.hierarchies.values() {
                 let begun = hierarchy.begun_steps.iter().map(|begun| BegunStep {
                     run: begun.run,
@@ -160,6 +160,15 @@ mod tables {
                     ended_at: ended.last.last_event_at.into(),
                 });
                 tables.ended_runs.extend(ended);
+                let failed = hierarchy
+                    .rows
+                    .values()
+                    .filter(|row| row.rollback_failure.is_some() && row.state != RowState::Ended);
+                tables.failed_runs.extend(failed.map(|row| FailedRun {
+                    run: row.id(),
+                    rests: row.state == RowState::Failed,
+                    parent: row.parent,
+                }));
             }
             tables
         }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::super::requests::CancelResult;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::WorkingRow;
+use super::row::{RowState, WorkingRow};
 use super::state::{Hierarchy, State, after, micros};
 use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::format::system_time;
@@ -236,61 +236,33 @@ impl Hierarchy {
             let (row, seen) = (row.lineage.ids(), seen.lineage.ids());
             row.starts_with(seen) || seen.starts_with(row)
         };
-        let unfinished =
-            |row: &WorkingRow| row.message_id == message || handled.iter().any(|seen| related(row, seen));
-        let unfinished: Vec<_> = self.rows.values().filter(|row| unfinished(row)).collect();
+        let (below, own) = (
+            |row: &WorkingRow| handled.iter().any(|seen| row.lineage.ids().starts_with(seen.lineage.ids())),
+            |row: &WorkingRow| row.message_id == message,
+        );
+        let is_related = |row: &&WorkingRow| own(row) || handled.iter().any(|seen| related(row, seen));
+        let (failed, unfinished): (Vec<_>, Vec<_>) =
+            self.rows.values().filter(is_related).partition(|row| row.state == RowState::Failed);
         if !unfinished.is_empty() {
-            let has_failed = only_awaits_operator(&unfinished) && any_unrolled(record, handled);
-            return Some(if has_failed { RollbackStart::FailedBefore } else { RollbackStart::Unfinished });
+            return Some(RollbackStart::Unfinished);
         }
         if handled.is_empty() {
             return Some(RollbackStart::NoHandlers);
         }
         let rollback_requested = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
-        let turned = |seen: &Event| turned_back(record, seen);
-        let turned_back = rollback_requested || handled.iter().all(|seen| turned(seen));
-        let failed_itself = handled.iter().any(|seen| is_unrolled(record, seen));
-        match (turned_back, failed_itself) {
+        let turned_back = rollback_requested || handled.iter().all(|seen| turned_back(record, seen));
+        match (turned_back, failed.iter().any(|row| own(row))) {
             (true, false) => Some(RollbackStart::RolledBack),
             (true, true) => Some(RollbackStart::FailedBefore),
-            (false, _) if any_unrolled(record, handled) => Some(RollbackStart::FailedBefore),
+            (false, _) if failed.iter().any(|row| own(row) || below(row)) => {
+                Some(RollbackStart::FailedBefore)
+            }
             (false, _) => None,
         }
     }
 }
 
-/// Whether one of these runs awaits an operator, and none goes on without one.
-fn only_awaits_operator(unfinished: &[&WorkingRow]) -> bool {
-    !unfinished.iter().any(|row| row.goes_on()) && unfinished.iter().any(|row| row.awaits_operator)
-}
-
 fn turned_back(record: &EventLog, seen: &Event) -> bool {
     let handler = seen.handler.as_deref().unwrap_or_default();
     record.of_handler(seen.message, EventKind::RollingBack, handler).is_some()
-}
-
-/// Whether the rollback of a run failed, and has not been resolved since.
-fn is_unrolled(record: &EventLog, run: &Event) -> bool {
-    record.unsettled_of(run.lineage.id()).is_some()
-}
-
-/// Whether the rollback of one of these runs failed, or that of any below.
-fn any_unrolled(record: &EventLog, runs: Vec<&Event>) -> bool {
-    let (mut left, mut known) = (runs, BTreeSet::new());
-    while let Some(run) = left.pop() {
-        if is_unrolled(record, run) {
-            return true;
-        }
-        if known.insert(run.lineage.id()) {
-            left.extend(children_of(record, run));
-        }
-    }
-    false
-}
-
-/// The runs that handled the launches of this one.
-pub(super) fn children_of<'a>(record: &'a EventLog, run: &'a Event) -> impl Iterator<Item = &'a Event> {
-    let launched = record.of_newest_execution(run.lineage.id());
-    let launched = launched.filter(|event| event.kind == EventKind::Emitted && event.handler == run.handler);
-    launched.flat_map(|event| record.of_message(event.message, EventKind::Seen))
 }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
+use super::row::RowState;
 use super::state::{Hierarchy, State};
 use crate::HierarchyId;
 use crate::api::{KEEP_MIN, Keep, Undeletable};
@@ -431,8 +432,14 @@ impl State {
             return Judgement { verdict: PruneVerdict::Absent, kept };
         };
         kept.since = now + time::Duration::HOUR.max((now - emitted.at) / 8);
-        if !rows.is_empty() {
-            return Judgement { verdict: PruneVerdict::Unfinished, kept };
+        let mut unfinished = rows.values().filter(|row| row.state != RowState::Failed);
+        let verdict = match unfinished.next() {
+            Some(_) => Some(PruneVerdict::Unfinished),
+            None if rows.is_empty() || is_injected(Bug::DeleteAwaiting) => None,
+            None => Some(PruneVerdict::Failed),
+        };
+        if let Some(verdict) = verdict {
+            return Judgement { verdict, kept };
         }
         let any = |kind| record.events.iter().any(|event| event.kind == kind);
         let is_rolled_back = any(EventKind::RolledBack) || !any(EventKind::Seen);
@@ -445,14 +452,6 @@ impl State {
         let over = KeptRow { topic: message.topic.clone(), kind, since: last.unwrap_or(now), ..kept.clone() };
         if last.is_some_and(|last| last >= before) {
             return Judgement { verdict: PruneVerdict::Recent, kept: over };
-        }
-        let mut failed = record.events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
-        let is_settled =
-            |message, handler| record.of_handler(message, EventKind::RolledBack, handler).is_some();
-        let is_unsettled =
-            failed.any(|event| !is_settled(event.message, event.handler.as_deref().unwrap_or_default()));
-        if is_unsettled && !is_injected(Bug::DeleteAwaiting) {
-            return Judgement { verdict: PruneVerdict::Failed, kept };
         }
         let about = message.payload.get("hierarchy").filter(|_| message.topic.starts_with(FAILED_TOPICS));
         let about = about.and_then(|about| Uuid::try_parse(about.as_str()?).ok());

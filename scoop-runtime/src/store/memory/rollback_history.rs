@@ -118,14 +118,15 @@ impl HistoryStorage for MemoryStore {
                 Launches::OfLastStep { run, .. } | Launches::OfRun { run, .. } => Some(run),
                 Launches::Given(messages) => messages.first().copied(),
             };
-            let Some(Hierarchy { record, .. }) = id.and_then(|id| state.hierarchy_of(id)) else {
+            let Some(hierarchy) = id.and_then(|id| state.hierarchy_of(id)) else {
                 return Ok(vec![]);
             };
+            let record = &hierarchy.record;
             let launched = record.launched(of);
             let wanted = launched.into_iter().filter(|launched| {
                 topic.is_none_or(|topic| *record.topic_of(launched.event.message) == *topic)
             });
-            Ok(wanted.flat_map(|launched| state.handled(record, launched, replies)).collect())
+            Ok(wanted.flat_map(|launched| state.handled(hierarchy, launched, replies)).collect())
         })
         .await
     }
@@ -140,7 +141,8 @@ struct Launched<'a> {
 
 impl State {
     /// One entry for each handler of a message, whether or not it has begun.
-    fn handled(&self, record: &EventLog, launched: Launched<'_>, replies: Option<&str>) -> Vec<Child> {
+    fn handled(&self, hierarchy: &Hierarchy, launched: Launched<'_>, replies: Option<&str>) -> Vec<Child> {
+        let record = &hierarchy.record;
         let Launched { event: launched, handled } = launched;
         let topic = record.topic_of(launched.message);
         let is_new = launched.kind == EventKind::Emitted;
@@ -156,7 +158,7 @@ impl State {
         let payload = || record.messages.get(&launched.message).map(|message| message.payload.clone());
         let child = |handler: std::sync::Arc<str>| {
             let seen = record.of_handler(launched.message, EventKind::Seen, &handler);
-            let outcome = seen.map_or(ChildOutcome::NeverStarted, |seen| outcome_of(record, seen));
+            let outcome = seen.map_or(ChildOutcome::NeverStarted, |seen| outcome_of(hierarchy, seen));
             let counts = seen.filter(|_| outcome == ChildOutcome::Committed);
             let values = counts.and_then(|seen| record.values.get(&seen.lineage.id()));
             let named = values.filter(|_| replies.is_some()).into_iter().flatten();
@@ -176,15 +178,17 @@ impl State {
     }
 }
 
-fn outcome_of(record: &EventLog, seen: &Event) -> ChildOutcome {
+fn outcome_of(hierarchy: &Hierarchy, seen: &Event) -> ChildOutcome {
+    let record = &hierarchy.record;
     let handler = seen.handler.as_deref().unwrap_or_default();
     let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
     let of_kind = |kind| record.of_handler(seen.message, kind, handler);
-    let failed = of_kind(EventKind::RollbackFailed);
+    // Also while a repair is under way.
+    let failed = hierarchy.rows.get(&seen.lineage.id()).and_then(|row| row.rollback_failure.clone());
     if of_kind(EventKind::RolledBack).is_some() {
         ChildOutcome::RolledBack(cause())
-    } else if failed.is_some() {
-        ChildOutcome::RollbackFailed { cause: cause(), failure: failure_of(failed) }
+    } else if let Some(failure) = failed {
+        ChildOutcome::RollbackFailed { cause: cause(), failure }
     } else if of_kind(EventKind::Committed).is_some() && of_kind(EventKind::RollingBack).is_none() {
         ChildOutcome::Committed
     } else {

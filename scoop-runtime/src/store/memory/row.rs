@@ -50,8 +50,6 @@ pub(super) struct WorkingRow {
     /// Attempts in a row whose outcome is unknown, if the reason says so.
     pub(super) doubts: i32,
     pub(super) reason: Option<String>,
-    pub(super) rollback_failed_before: bool,
-    pub(super) awaits_operator: bool,
     /// The one definition under which it continues; 0 for the current one.
     pub(super) reserved_for: i32,
     pub(super) refused_by: Vec<i32>,
@@ -80,9 +78,7 @@ pub enum RunOutcome {
     Committed,
     /// It is rolled back.
     RolledBack,
-    /// Its rollback failed, and no operator has had it continue.
-    RollbackFailed,
-    /// It never began, or an operator let it go with the run above it.
+    /// It never began.
     Dropped,
 }
 
@@ -104,6 +100,7 @@ pub(super) enum IndexKey {
     Waiting(Option<OffsetDateTime>),
     Ended,
     Stuck(OffsetDateTime),
+    Failed(OffsetDateTime),
 }
 
 /// What a ready run waits for that is not due.
@@ -159,8 +156,6 @@ impl WorkingRow {
             tried_under: vec![],
             doubts: 0,
             reason: None,
-            rollback_failed_before: false,
-            awaits_operator: false,
             reserved_for: 0,
             refused_by: vec![],
             signal: None,
@@ -207,6 +202,7 @@ impl WorkingRow {
             RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.giving_up)),
             RowState::Ended => IndexKey::Ended,
             RowState::Stuck => IndexKey::Stuck(self.ready_at),
+            RowState::Failed => IndexKey::Failed(self.ready_at),
         }
     }
 
@@ -237,19 +233,9 @@ impl WorkingRow {
         self.priority().queue_time(self.due_at())
     }
 
-    /// Whether no program can continue it, so that a retry makes it ready; see `scoop.is_stuck` in the migrations.
-    pub(super) fn is_stuck(&self) -> bool {
-        self.state == RowState::Stuck && !self.awaits_operator
-    }
-
-    /// Whether it waits for a run that awaits an operator.
-    pub(super) fn waits_for_operator(&self) -> bool {
-        self.awaits_operator && self.state == RowState::Waiting
-    }
-
-    /// Whether it goes on without an operator. As `scoop.goes_on`.
+    /// Whether it goes on without an operator.
     pub(super) fn goes_on(&self) -> bool {
-        !self.rollback_failed_before || !self.awaits_operator && self.state != RowState::Ended
+        self.state != RowState::Failed
     }
 
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.

@@ -14,6 +14,7 @@ use super::event_log::{Event, RecordedExecution};
 use super::launch::min_deadline;
 use super::row::{RowState, RunOutcome, WorkingRow};
 use super::state::{State, child_of, later, micros};
+use crate::FailedOutcome;
 use crate::bug::{Bug, is_injected};
 use crate::store::{ClaimKey, SettleResult, SettleStorage, Settlement, Unhandled};
 
@@ -47,7 +48,6 @@ impl SettleStep<'_> {
     /// What becomes of a run that ends.
     fn outcome(&self) -> RunOutcome {
         match self.settlement {
-            Settlement { rollback_failure: Some(_), .. } => RunOutcome::RollbackFailed,
             Settlement { rolling_back: true, .. } => RunOutcome::RolledBack,
             _ => RunOutcome::Committed,
         }
@@ -58,9 +58,32 @@ impl WorkingRow {
     /// What a run is in the end.
     fn ends_as(&mut self, step: &SettleStep<'_>) {
         self.failure.clone_from(&step.settlement.failure);
-        self.rollback_failure.clone_from(&step.settlement.rollback_failure);
         self.context = step.knows.clone();
         self.last_event_at = step.last_event;
+    }
+}
+
+impl WorkingRow {
+    /// What a run is whose rollback has failed.
+    fn fails_as(&mut self, step: &SettleStep<'_>, now: OffsetDateTime) {
+        let SettleStep { settlement, knows, .. } = step;
+        let turned = settlement.turns_back.then_some(now);
+        (self.state, self.owner, self.ready_at) = (RowState::Failed, None, step.last_event);
+        self.epoch += 1;
+        self.step.clone_from(&settlement.step);
+        self.handler_iteration = settlement.handler_iteration;
+        (self.jump, self.definition, self.iteration) = (None, None, None);
+        (self.completions, self.outputs, self.signal, self.signalled_by) = (None, None, None, None);
+        self.rolling_back = true;
+        self.failure.clone_from(&settlement.failure);
+        self.rollback_failure.clone_from(&settlement.rollback_failure);
+        self.context = knows.clone();
+        (self.giving_up, self.give_up_at) = (false, None);
+        self.rollback_since = turned.or(self.rollback_since);
+        self.rollback_started_at = turned.or(self.rollback_started_at);
+        self.last_event_at = step.last_event;
+        (self.execution, self.execution_since, self.payload_of) = (0, None, None);
+        (self.attempts, self.retries, self.reason) = (0, 0, None);
     }
 }
 
@@ -162,6 +185,7 @@ impl State {
             let mut failed = FailedRun::new(outcome, &step.held);
             failed.at = step.last_event;
             failed.rollback_failure.clone_from(&settlement.rollback_failure);
+            failed.step = settlement.step.clone().filter(|_| outcome == FailedOutcome::RollbackFailed);
             if let Some(failure) = &settlement.failure {
                 failed.failure.clone_from(failure);
             }
@@ -228,7 +252,7 @@ impl State {
             // A repeated request has the recorded reason.
             let on_record = record.of_message(message, EventKind::RollbackEmitted).next();
             let on_record = on_record
-                .filter(|_| step.held.rollback_failed_before)
+                .filter(|_| step.held.rollback_failure.is_some())
                 .and_then(|event| event.exception.clone());
             row.failure = on_record.or_else(|| step.settlement.rollback_cause.clone());
             row.rollback_since = Some(now);
@@ -262,6 +286,10 @@ impl State {
             self.add_end(run, step.outcome());
             self.remove(run);
             return settled(RowState::Ended, held.give_up_at);
+        }
+        if settlement.ends == Some(Ending::Failed) {
+            self.change(run, |row| row.fails_as(step, now));
+            return settled(RowState::Failed, None);
         }
         let wait = settlement.wait.as_ref().filter(|_| !is_injected(Bug::ForgetWait));
         let state = match (settlement.ends, step.waits, wait) {
@@ -299,7 +327,6 @@ impl State {
             }
             row.rolling_back = settlement.rolling_back;
             row.failure.clone_from(&settlement.failure);
-            row.rollback_failure.clone_from(&settlement.rollback_failure);
             if !is_injected(Bug::StaleContext) {
                 row.context = step.knows.clone();
             }
@@ -360,14 +387,21 @@ impl State {
         }
     }
 
-    /// Deletes the failed children that the run has taken note of.
+    /// Deletes the children that did not succeed and that the run has taken note of. Those whose failed rollback it accepts rest without
+    /// it.
     fn clear_failed_children(&mut self, step: &SettleStep<'_>, forgotten: ForgottenChildren) {
         let run = (step.held.root(), step.held.id());
-        let noted = self.children(run).filter(|child| child.state == RowState::Ended);
-        let noted =
-            noted.filter(|child| forgotten == ForgottenChildren::All || child.rollback_failure.is_none());
-        let noted: Vec<_> = noted.map(WorkingRow::id).collect();
-        noted.into_iter().for_each(|child| drop(self.remove((run.0, child))));
+        let of_state = |state: &Self, ends: RowState| -> Vec<_> {
+            state.children(run).filter(|child| child.state == ends).map(WorkingRow::id).collect()
+        };
+        for child in of_state(self, RowState::Ended) {
+            self.remove((run.0, child));
+        }
+        if forgotten == ForgottenChildren::All {
+            for child in of_state(self, RowState::Failed) {
+                self.detach((run.0, child));
+            }
+        }
     }
 }
 

@@ -8,16 +8,12 @@ impl SizeStorage for MemoryStore {
         // No operation with faults: otherwise those of a simulation would depend on the metrics.
         Ok(self.at_once(|state| {
             let rows = state.hierarchies.values().map(|hierarchy| hierarchy.rows.len()).sum::<usize>();
-            let stuck = || state.stuck.iter().filter_map(|(_, id, root)| state.row((*root, *id)));
-            let all = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
-            let awaiting = all.filter(|row| row.awaits_operator).count();
-            let failed = awaiting + state.failed_rollbacks().count();
             let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
             let bounded = |count: usize| number(count.min(StoreSizes::COUNTED_MAX));
             StoreSizes {
                 unfinished_runs: number(rows),
-                stuck_runs: bounded(stuck().filter(|row| !row.awaits_operator).count()),
-                failed_rollbacks: bounded(failed),
+                stuck_runs: bounded(state.stuck.len()),
+                failed_rollbacks: bounded(state.failed.len()),
                 undeletable: bounded(state.undeletable().count()),
                 ..StoreSizes::default()
             }

@@ -60,6 +60,8 @@ pub(super) struct Hierarchy {
     pub(super) record: EventLog,
     pub(super) begun_steps: Vec<BegunStepRow>,
     children: BTreeMap<Uuid, Children>,
+    /// The number of its failed runs.
+    failed: usize,
 }
 
 /// A row of `begun_step`.
@@ -70,6 +72,13 @@ pub(super) struct BegunStepRow {
     /// The epoch of the claim under which it began.
     pub(super) epoch: i64,
     pub(super) at: OffsetDateTime,
+}
+
+impl Hierarchy {
+    /// The children for which a run waits, or because of which it failed.
+    pub(super) fn children_of(&self, run: Uuid) -> impl Iterator<Item = Uuid> {
+        self.children.get(&run).into_iter().flat_map(|children| children.all.iter().copied())
+    }
 }
 
 /// The rows of the children of a run.
@@ -126,22 +135,17 @@ pub(super) struct State {
     pub(super) requests: BTreeSet<Uuid>,
     pub(super) overdue: BTreeSet<(OffsetDateTime, RowKey)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
-    /// The failed rollbacks that no operator has settled, each with its time, its run and its hierarchy: the rows of
-    /// `rollback_failure`.
-    unsettled: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
+    /// The failed runs.
+    pub(super) failed: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
     written: u64,
     /// The hierarchy of each event, and its position in the record of that.
     by_place: BTreeMap<u64, (Uuid, usize)>,
-    /// The same of the repeated failures of rollbacks.
-    repeated_by_place: BTreeMap<u64, (Uuid, usize)>,
     turns: u64,
     sessions_opened: u64,
     #[cfg(feature = "simulation")]
     processes: u64,
-    /// The highest epoch so far.
-    epoch_max: i64,
 }
 
 impl State {
@@ -173,14 +177,13 @@ impl State {
         let (root, id) = (row.root(), row.id());
         self.turns += 1;
         row.turn = self.turns;
-        self.epoch_max = self.epoch_max.max(row.epoch);
         self.hierarchy_by_id.insert(id, root);
         let index_key = row.index_key();
         let hierarchy = self.hierarchies.entry(root).or_default();
         if let Some(parent) = row.parent {
             let children = hierarchy.children.entry(parent).or_default();
             children.all.insert(id);
-            children.open += usize::from(row.state != RowState::Ended);
+            children.open += usize::from(!row.state.has_ended());
         }
         let lane = row.lane();
         hierarchy.ended.remove(&id);
@@ -196,15 +199,13 @@ impl State {
     ) -> Option<&WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.get_mut(&id)?;
-        let (before, was_in, was_open) = (row.index_key(), row.lane(), row.state != RowState::Ended);
+        let (before, was_in, was_open) = (row.index_key(), row.lane(), !row.state.has_ended());
         change(row);
         if row.state == RowState::Ready && !matches!(before, IndexKey::Ready(..)) {
             self.turns += 1;
             row.turn = self.turns;
         }
-        let (after, is_in, is_open) = (row.index_key(), row.lane(), row.state != RowState::Ended);
-        let awaits_operator = row.awaits_operator;
-        self.epoch_max = self.epoch_max.max(row.epoch);
+        let (after, is_in, is_open) = (row.index_key(), row.lane(), !row.state.has_ended());
         if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
         }
@@ -212,8 +213,8 @@ impl State {
             self.unindex((root, id), &was_in, &before);
             self.index((root, id), is_in, after);
         }
-        if (was_open && !is_open) || awaits_operator {
-            self.notify_if_unsettled(root);
+        if was_open && !is_open {
+            self.notify_if_failed(root);
         }
         self.row((root, id))
     }
@@ -231,20 +232,12 @@ impl State {
     /// Takes a run out of the working set that is not executed any more; see `scoop.dropped_run` in `0003_views.sql`.
     pub(super) fn drop_run(&mut self, run: RowKey) -> Option<WorkingRow> {
         let row = self.row(run)?;
-        let latest = self.rollback_failure(row).cloned();
         let record = &self.hierarchy(run.0)?.record;
         let done = record.of_handler(row.message_id, EventKind::Committed, &row.handler);
-        let done =
-            done.filter(|_| row.rollback_requested && row.is_unclaimed() && !row.rollback_failed_before);
-        let outcome = match &done {
-            Some(_) => RunOutcome::Committed,
-            None if row.rollback_failed_before => RunOutcome::RollbackFailed,
-            None => RunOutcome::Dropped,
-        };
+        let done = done.filter(|_| row.rollback_requested && row.is_unclaimed());
+        let outcome = if done.is_some() { RunOutcome::Committed } else { RunOutcome::Dropped };
         let done = done.map(|done| (done.at, done.context.clone()));
         self.change(run, |row| {
-            row.rollback_failure =
-                latest.filter(|_| row.rollback_failed_before).or(row.rollback_failure.take());
             if let Some((at, context)) = done {
                 (row.last_event_at, row.context, row.failure) = (at, context, None);
             }
@@ -261,7 +254,7 @@ impl State {
             && let Some(children) = hierarchy.children.get_mut(&parent)
         {
             children.all.remove(&id);
-            children.open -= usize::from(row.state != RowState::Ended);
+            children.open -= usize::from(!row.state.has_ended());
             if children.all.is_empty() {
                 hierarchy.children.remove(&parent);
             }
@@ -273,14 +266,26 @@ impl State {
         if row.parent.is_none() {
             self.completions.notify(root, RunEnd::Unknown);
         } else {
-            self.notify_if_unsettled(root);
+            self.notify_if_failed(root);
         }
         Some(row)
     }
 
-    /// Notifies clients that wait for a hierarchy with failed rollbacks: its message may now wait for an operator.
-    fn notify_if_unsettled(&self, root: Uuid) {
-        if self.hierarchy(root).is_some_and(|hierarchy| hierarchy.record.unsettled().next().is_some()) {
+    /// Lets a failed run rest without the run above.
+    pub(super) fn detach(&mut self, run: RowKey) {
+        let Some(parent) = self.row(run).and_then(|row| row.parent) else { return };
+        let Some(hierarchy) = self.hierarchies.get_mut(&run.0) else { return };
+        if let Some(children) = hierarchy.children.get_mut(&parent) {
+            children.all.remove(&run.1);
+        }
+        if let Some(row) = hierarchy.rows.get_mut(&run.1) {
+            row.parent = None;
+        }
+    }
+
+    /// Notifies clients that wait for a hierarchy with failed runs: its message may now wait for an operator.
+    fn notify_if_failed(&self, root: Uuid) {
+        if self.hierarchy(root).is_some_and(|hierarchy| hierarchy.failed > 0) {
             self.completions.notify(root, RunEnd::Unknown);
         }
     }
@@ -312,6 +317,10 @@ impl State {
             }
             IndexKey::Ended => {}
             IndexKey::Stuck(at) => drop(self.stuck.insert((at, run.1, run.0))),
+            IndexKey::Failed(at) => {
+                self.failed.insert((at, run.1, run.0));
+                self.hierarchies.entry(run.0).or_default().failed += 1;
+            }
         }
     }
 
@@ -354,6 +363,10 @@ impl State {
             }
             IndexKey::Ended => {}
             IndexKey::Stuck(at) => drop(self.stuck.remove(&(*at, run.1, run.0))),
+            IndexKey::Failed(at) => {
+                self.failed.remove(&(*at, run.1, run.0));
+                self.hierarchies.entry(run.0).or_default().failed -= 1;
+            }
         }
     }
 
@@ -395,41 +408,7 @@ impl State {
         let root = event.lineage.root_id();
         let record = &mut self.hierarchies.entry(root).or_default().record;
         self.by_place.insert(event.place, (root, record.events.len()));
-        match event.kind {
-            EventKind::RollbackFailed => drop(self.unsettled.insert((event.at, event.lineage.id(), root))),
-            EventKind::RolledBack => {
-                if let Some(failed) = record.unsettled_of(event.lineage.id()) {
-                    self.unsettled.remove(&(failed.at, failed.lineage.id(), root));
-                }
-            }
-            _ => {}
-        }
         record.append(event);
-    }
-
-    /// Writes another failure of a rollback.
-    pub(super) fn append_repeated_failure(&mut self, mut event: Event) {
-        self.written += 1;
-        event.place = self.written;
-        self.newest = self.newest.max(Some(event.at));
-        let root = event.lineage.root_id();
-        let failures = &mut self.hierarchies.entry(root).or_default().record.repeated_failures;
-        self.repeated_by_place.insert(event.place, (root, failures.len()));
-        failures.push(event);
-    }
-
-    /// The repeated failures of rollbacks from this place on, in the order in which they were written.
-    pub(super) fn repeated_failures_from(&self, place: u64) -> impl Iterator<Item = &Event> {
-        let positions = self.repeated_by_place.range(place..).map(|(_, position)| position);
-        positions.filter_map(|(root, at)| self.hierarchies.get(root)?.record.repeated_failures.get(*at))
-    }
-
-    /// The failed rollbacks that no operator has settled, oldest first.
-    pub(super) fn unsettled(&self) -> impl DoubleEndedIterator<Item = (&Hierarchy, &Event)> {
-        self.unsettled.iter().filter_map(|(_, run, root)| {
-            let hierarchy = self.hierarchies.get(root)?;
-            Some((hierarchy, hierarchy.record.unsettled_of(*run)?))
-        })
     }
 
     /// The number of events written so far.
@@ -441,12 +420,6 @@ impl State {
     pub(super) fn events_from(&self, place: u64) -> impl Iterator<Item = &Event> {
         let positions = self.by_place.range(place..).map(|(_, position)| position);
         positions.filter_map(|(root, at)| self.hierarchies.get(root)?.record.events.get(*at))
-    }
-
-    /// An epoch that is higher than any before, to fence out all former owners.
-    pub(super) fn fresh_epoch(&mut self) -> i64 {
-        self.epoch_max = self.epoch_max.max(micros(self.now())) + 1;
-        self.epoch_max
     }
 
     /// The handlers registered for a topic.
@@ -511,12 +484,6 @@ impl State {
         let Hierarchy { record, .. } = self.hierarchies.remove(&root)?;
         for event in &record.events {
             self.by_place.remove(&event.place);
-        }
-        for failure in &record.repeated_failures {
-            self.repeated_by_place.remove(&failure.place);
-        }
-        for failed in record.unsettled() {
-            self.unsettled.remove(&(failed.at, failed.lineage.id(), root));
         }
         let runs = record.events.iter().map(|event| event.lineage.id());
         let ids = runs.chain(record.messages.keys().copied());

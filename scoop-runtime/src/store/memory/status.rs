@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::WorkingRow;
-use super::state::{Hierarchy, RecordedRow, Registration, State};
+use super::row::{RunOutcome, WorkingRow};
+use super::state::{Hierarchy, RecordedRow, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
 use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Stands, TreeRows};
 use crate::util::format::system_time;
@@ -26,10 +26,9 @@ impl StatusStorage for MemoryStore {
                 let mut own = hierarchy.rows.values().filter(|row| row.message_id == message);
                 own.any(WorkingRow::goes_on)
             });
-            let topology = &state.topology;
             let handled = hierarchy.into_iter().flat_map(|hierarchy| {
                 let seen = hierarchy.record.of_message(message, EventKind::Seen);
-                seen.map(move |seen| hierarchy.outcome_of(seen, topology))
+                seen.map(move |seen| hierarchy.outcome_of(seen))
             });
             let handlers = if in_progress { vec![] } else { handled.collect() };
             Ok(MessageStatus { emitted, in_progress, handlers })
@@ -138,22 +137,20 @@ pub(super) fn failure_of(event: Option<&Event>) -> Failure {
 
 impl Hierarchy {
     /// The outcome of the handler that has begun with this event.
-    fn outcome_of(&self, seen: &Event, topology: &[Registration]) -> HandlerOutcome {
-        let (record, run) = (&self.record, seen.lineage.id());
-        let handler = seen.handler.as_deref().unwrap_or_default();
-        let cause = || failure_of(record.of_handler(seen.message, EventKind::RollingBack, handler));
-        let Some(end) = record.end_of(run, seen.message) else {
-            return HandlerOutcome::Unfinished;
-        };
-        match end.kind {
-            EventKind::Committed => HandlerOutcome::Committed,
-            EventKind::RolledBack => HandlerOutcome::RolledBack(cause()),
-            EventKind::RollbackFailed => {
-                let first_undecided = || self.undecided(run, topology).first().copied();
-                let shown = self.shown_rollback_failure(end, first_undecided);
-                HandlerOutcome::RollbackFailed { failure: failure_of(Some(shown)), cause: cause() }
+    fn outcome_of(&self, seen: &Event) -> HandlerOutcome {
+        let run = seen.lineage.id();
+        if let Some(row) = self.rows.get(&run) {
+            let known = |failure: &Option<Failure>| failure.clone().unwrap_or_else(no_failure);
+            let (failure, cause) = (known(&row.rollback_failure), known(&row.failure));
+            return HandlerOutcome::RollbackFailed { failure, cause };
+        }
+        let Some(ended) = self.ended.get(&run) else { return HandlerOutcome::Unfinished };
+        match ended.outcome {
+            RunOutcome::Committed => HandlerOutcome::Committed,
+            RunOutcome::RolledBack => {
+                HandlerOutcome::RolledBack(ended.last.failure.clone().unwrap_or_else(no_failure))
             }
-            _ => HandlerOutcome::Unfinished,
+            RunOutcome::Dropped => HandlerOutcome::Unfinished,
         }
     }
 
@@ -224,9 +221,8 @@ impl Hierarchy {
         let first = Some(seen).filter(|_| start.is_some());
         let own = start.into_iter().chain(self.record.of_newest_execution(seen.lineage.id()));
         let own = own.filter(|event| event.message == seen.message && event.handler == seen.handler);
-        let repeated = self.record.repeated_failures.iter().filter(|event| event.lineage == seen.lineage);
         let count = extent.events_of(seen.lineage.id());
-        let (own, left_out) = at_ends(own.collect(), repeated.collect(), count, definitions);
+        let (own, left_out) = at_ends(own.collect(), count, definitions);
         let events = first.map(|event| run_event(event, definitions)).into_iter().chain(own).collect();
         BegunRun { seen, start, events, left_out }
     }
@@ -287,27 +283,17 @@ fn leave_out_failures(runs: &mut [BegunRun<'_>]) {
     }
 }
 
-/// The first and the last so many events, with those between that a run has once and as many repeated failures, the newest ones;
-/// and the number of the others.
-fn at_ends(
-    own: Vec<&Event>,
-    repeated: Vec<&Event>,
-    count: Option<usize>,
-    definitions: &[RecordedRow],
-) -> (Vec<RunEvent>, usize) {
-    let once =
-        [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack, EventKind::RollbackFailed];
-    let (own_count, repeated_count) = (own.len(), repeated.len());
+/// The first and the last so many events, with those between that a run has once; and the number of the others.
+fn at_ends(own: Vec<&Event>, count: Option<usize>, definitions: &[RecordedRow]) -> (Vec<RunEvent>, usize) {
+    let once = [EventKind::Committed, EventKind::RollingBack, EventKind::RolledBack];
+    let own_count = own.len();
     let between =
         count.filter(|count| own_count > count.saturating_mul(2)).map(|count| count..own_count - count);
     let is_between = |nth: usize| between.as_ref().is_some_and(|between| between.contains(&nth));
-    let older = count.map_or(0, |count| repeated_count.saturating_sub(count));
     // Each with whether it is read.
     let own = own.into_iter().enumerate();
-    let own = own.map(|(nth, event)| (event, !is_between(nth) || once.contains(&event.kind)));
-    let repeated = repeated.into_iter().enumerate().map(|(nth, event)| (event, nth >= older));
-    let mut all: Vec<_> = own.chain(repeated).collect();
-    all.sort_by_key(|(event, _)| event.at);
+    let all: Vec<_> =
+        own.map(|(nth, event)| (event, !is_between(nth) || once.contains(&event.kind))).collect();
     let left_out = all.iter().filter(|(_, is_read)| !is_read).count();
     let mut follows_gap = false;
     let read = all.into_iter().filter_map(|(event, is_read)| {
@@ -330,7 +316,6 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         owner: row.owner,
         signal: row.signal.clone(),
         pauses: vec![],
-        awaits_operator: row.awaits_operator,
     };
     let head = RunHead {
         lineage: row.lineage.clone(),

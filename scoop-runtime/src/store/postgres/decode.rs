@@ -101,7 +101,7 @@ impl ClaimedRun {
         };
         run.replied = row.try_get("replied")?;
         if let (true, Some(Json(cause))) = (row.try_get("rolling_back")?, failure) {
-            let failed_before = row.try_get("rollback_failed_before")?;
+            let failed_before = row.try_get("has_failed_before")?;
             run.path = Path::Backward { cause, rollback_requested, begun: false, failed_before, plan: None };
         }
         run.failed_children = children.map_or(vec![], |Json(children)| children.into_failures());

@@ -17,10 +17,10 @@ use super::pause::pauses;
 use super::query_ext::FetchExt;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, BlockingRuns, COUNT_MAX, CountLimits, Counted, CountedSpan, DecisionWait, Depth,
-    EndedPlace, FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize,
-    Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo,
-    WorkerSaga, first_id_of,
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
+    FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part,
+    RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo, WorkerSaga,
+    first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -45,7 +45,6 @@ impl FindStorage for PostgresStore {
             .bind(after)
             .bind(page.fetched())
             .bind(page.read())
-            .bind(!filter.admits_waiting_for_children())
             .all(&self.sessions)
             .await?;
         let floor = rows.first().map(|row| row.try_get("floor")).transpose()?.flatten();
@@ -103,8 +102,7 @@ impl FindStorage for PostgresStore {
             let Some((_, ended)) = ended else {
                 return Ok(None);
             };
-            let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &ended).await?;
-            return Ok(Some(RunFacts { join, undecided, in_progress, ..RunFacts::ended(ended, read_at) }));
+            return Ok(Some(RunFacts { join, ..RunFacts::ended(ended, read_at) }));
         };
         let Some((_, summary)) = read_unfinished(&RunFilter::default(), &row)? else {
             return Ok(None);
@@ -114,7 +112,7 @@ impl FindStorage for PostgresStore {
             _ => self.below(root, run).await?,
         };
         let workers = self.workers(row.try_get("owner")?, &summary).await?;
-        let BlockingRuns { undecided, in_progress, .. } = self.blocking_runs(root, &summary).await?;
+        let failed_below = self.failed_below(root, &summary).await?;
         Ok(Some(RunFacts {
             giving_up: row.try_get("giving_up")?,
             cancelled: row.try_get("cancelled")?,
@@ -127,8 +125,7 @@ impl FindStorage for PostgresStore {
             limit: limit(&row)?,
             children: count(&row, "children")?,
             below,
-            undecided,
-            in_progress,
+            failed_below,
             join,
             ..RunFacts::ended(summary, read_at)
         }))
@@ -150,11 +147,7 @@ impl FindStorage for PostgresStore {
                 ..RunCount::new(row.try_get("handler")?, phase(row)?, count(row, "count")?)
             })
         };
-        let Counted { mut counts, is_complete } = counted(&rows, read)?;
-        let failed = self.failed_rollback_counts(limits).await?;
-        counts.extend(failed.counts);
-        let is_complete = is_complete && failed.is_complete;
-        Ok(Counted { counts: RunCount::added(counts, limits.runs), is_complete })
+        counted(&rows, read)
     }
 
     async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> sqlx::Result<Counted> {
@@ -225,21 +218,6 @@ fn counted(rows: &[PgRow], read: impl Fn(&PgRow) -> sqlx::Result<RunCount>) -> s
 }
 
 impl PostgresStore {
-    /// The runs whose rollback failed, and that are not in the working set, or are there only for their parent, by saga.
-    pub(super) async fn failed_rollback_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
-        let query = sqlx::query(self.sql.rollback_failure_count.clone()).bind(limits.runs.map(stored));
-        let rows = query.bind(limits.sagas.map(stored)).all(&self.sessions).await?;
-        let read = |row: &PgRow| -> sqlx::Result<RunCount> {
-            let (handler, failed) = (row.try_get("handler")?, count(row, "count")?);
-            Ok(RunCount {
-                oldest: time_if_any(row, "oldest")?.map(system_time),
-                is_capped: limits.runs.is_some_and(|limit| failed >= limit),
-                ..RunCount::new(handler, RunPhase::RollbackFailed, failed)
-            })
-        };
-        counted(&rows, read)
-    }
-
     /// The unfinished runs below this one, the nearest first.
     async fn below(&self, root: Uuid, run: Uuid) -> sqlx::Result<Vec<RunSummary>> {
         let rows = sqlx::query(self.sql.run_explain_below.clone())
@@ -253,53 +231,16 @@ impl PostgresStore {
         runs.map(|run| Ok(run?.1)).collect()
     }
 
-    /// The runs that come before this one.
-    async fn blocking_runs(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<BlockingRuns> {
-        let undecided = match run.waits_for {
-            Some(WaitKind::Operator) => self.rollbacks_below(root, run, false).await?,
-            _ => vec![],
-        };
-        let waits = self.decision_waits(root, &undecided).await?;
-        let mut blocking = BlockingRuns::new(run, undecided, &waits);
-        if blocking.may_be_in_repair {
-            blocking.in_progress = self.rollbacks_below(root, run, true).await?;
-        }
-        Ok(blocking)
-    }
-
-    /// The reasons for which decisions about these undecided rollbacks are refused now.
-    async fn decision_waits(&self, root: Uuid, undecided: &[FailedBelow]) -> sqlx::Result<Vec<DecisionWait>> {
-        if undecided.is_empty() {
+    /// The failed runs that come before this failed one. One more than is shown.
+    async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<FailedBelow>> {
+        if run.phase != RunPhase::RollbackFailed {
             return Ok(vec![]);
         }
-        let failed: Vec<_> = undecided.iter().map(|failed| failed.run.uuid()).collect();
-        let rows = sqlx::query(self.sql.rollback_failure_waits.clone())
-            .bind(root)
-            .bind(failed)
-            .bind(stored(FAILED_BELOW_READ))
-            .all(&self.sessions)
-            .await?;
-        let read = |row: &PgRow| -> sqlx::Result<DecisionWait> {
-            let below: Option<Uuid> = row.try_get("below")?;
-            let handler: Option<String> = row.try_get("handler")?;
-            let below = below.zip(handler).map(|(run, handler)| FailedBelow::new(run, handler, None));
-            Ok(DecisionWait { failed: row.try_get("failed")?, below })
-        };
-        rows.iter().map(read).collect()
-    }
-
-    /// The failed rollbacks that have to end before this run goes on, either in repair or not. One more than is shown.
-    async fn rollbacks_below(
-        &self,
-        root: Uuid,
-        run: &RunSummary,
-        in_repair: bool,
-    ) -> sqlx::Result<Vec<FailedBelow>> {
-        let rows = sqlx::query(self.sql.rollback_failure_below.clone())
+        let rows = sqlx::query(self.sql.run_failed_below.clone())
             .bind(root)
             .bind(run.run.uuid())
-            .bind(in_repair)
             .bind(stored(FAILED_BELOW_READ))
+            .bind(stored(BELOW_MAX))
             .all(&self.sessions)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<FailedBelow> {
@@ -428,15 +369,9 @@ impl RunFilter {
             let mut states = self.waits.iter().flat_map(|wait| wait.row_states());
             self.waits.is_empty() || states.any(|it| it == state)
         };
-        let all = [RowState::Ready, RowState::Running, RowState::Waiting, RowState::Stuck];
+        let all = [RowState::Ready, RowState::Running, RowState::Waiting, RowState::Stuck, RowState::Failed];
         let asked: Vec<_> = all.into_iter().filter(|state| of_phases(*state) && of_waits(*state)).collect();
         (asked.len() < all.len()).then(|| asked.into_iter().map(|state| state.as_str().to_owned()).collect())
-    }
-
-    /// Whether runs that only wait for their children are in the list. Otherwise, of waiting runs it has those that await an operator.
-    fn admits_waiting_for_children(&self) -> bool {
-        self.admits_phase(RunPhase::Waiting)
-            && (self.waits.is_empty() || self.waits.contains(&WaitKind::Children))
     }
 
     /// The maximum length of a lineage in the list.
@@ -501,7 +436,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
         attempts: failed_attempts(row)?,
         reason: row.try_get("reason")?,
         failure: failure.as_ref().map(|failure| FailureSummary::in_phase(phase, failure)),
-        rolling_back: row.try_get("rolling_back")?,
+        rolling_back: phase != RunPhase::RollbackFailed && row.try_get("rolling_back")?,
         can_give_up: row.try_get("can_give_up")?,
         deadline: time_if_any(row, "give_up_at")?.map(system_time),
         wakes_at: ready_at.filter(|_| is_ahead).map(system_time),
@@ -526,7 +461,6 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
     let lineage = lineage(row)?;
     let parent = lineage.parent().filter(|parent| parent.ids().len() > 1);
     let at = stored_time(row, "ended_at")?;
-    let waits_for = (phase == RunPhase::RollbackFailed).then_some(WaitKind::Operator);
     let summary = RunSummary {
         run: run.into(),
         hierarchy: lineage.root_id().into(),
@@ -536,7 +470,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedP
         message_id: row.try_get("message_id")?,
         phase,
         since: system_time(at.time()),
-        waits_for,
+        waits_for: None,
         attempts: 0,
         reason: None,
         failure: failure.as_ref().map(|failure| FailureSummary::in_phase(phase, failure)),

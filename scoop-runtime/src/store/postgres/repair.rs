@@ -8,46 +8,27 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, time_if_any, unsigned};
+use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, unsigned};
 use super::find::phase;
-use super::query_ext::{ExecuteExt, FetchExt, PlainQuery};
+use super::query_ext::{FetchExt, PlainQuery};
 use super::requests::commit;
-use crate::RepairStatus;
 use crate::find::BLOCKING_MAX;
 use crate::repair::{
-    Decision, FailedCompensation, FailedRollback, FailedRollbacks, Intervention, OtherDescendants, Presence,
-    Refusal, RepairAction, SIGNAL, StuckRun, WAITING_FOR_OPERATOR, failed_again_reason, no_program,
+    ConcernedRun, Decision, FailedCompensation, FailedRun, Intervention, Refusal, RepairAction, SIGNAL,
+    StuckRun, no_program,
 };
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    ClaimKey, FailedRollbackPart, InterventionSubject, Page, ParentRef, RepairRequest, RepairResult,
-    RepairStorage, RequestTarget, Requester, RowState, no_failure,
+    InterventionSubject, Page, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget,
+    Requester, RowState, no_failure,
 };
 use crate::tree::{Extent, RunInfo};
 use crate::util::format::system_time;
 
-impl RepairStorage for PostgresStore {
-    async fn mark_awaiting_operator(
-        &self,
-        key: ClaimKey,
-        worker: &str,
-        failed: &FailedRollbackPart,
-    ) -> sqlx::Result<bool> {
-        let held = sqlx::query(self.sql.run_mark_awaiting_operator.clone())
-            .bind(key.root)
-            .bind(key.id)
-            .bind(key.epoch)
-            .bind(&failed.part)
-            .bind(failed.handler_iteration.map(|count| i32::try_from(count).unwrap_or(i32::MAX)))
-            .bind(Json(&failed.failure))
-            .bind(failed_again_reason(&failed.failure))
-            .bind(worker)
-            .bind(WAITING_FOR_OPERATOR)
-            .done(&self.sessions)
-            .await?;
-        Ok(held.rows_affected() > 0)
-    }
+/// How many failed runs below each one of a page are read to find the first ones.
+const READ_BELOW_MAX: i64 = 100;
 
+impl RepairStorage for PostgresStore {
     async fn repair(
         &self,
         target: &RequestTarget,
@@ -57,41 +38,38 @@ impl RepairStorage for PostgresStore {
         let mut tx = self.begin_request(root, asked.requester.asked).await?;
         if !asked.requester.asked.is_dry_run {
             let lineage = target.lineage.ids();
-            sqlx::query(self.sql.run_lock_above.clone()).bind(root).bind(lineage).execute(&mut *tx).await?;
+            sqlx::query(self.sql.run_lock_lineage.clone()).bind(root).bind(lineage).execute(&mut *tx).await?;
         }
-        let (failed_rollbacks, now) = self.failed_rollbacks(&mut tx, root).await?;
+        let (concerned, now) = self.concerned_by(&mut tx, target).await?;
         if self.is_done(&mut tx, asked.requester.asked).await? {
             return Ok(Ok(RepairResult::before(target, now)));
         }
-        let present = self.present(&mut tx, target, &failed_rollbacks.ids()).await?;
-        if present.is_stuck {
-            if asked.action != RepairAction::Retry {
-                return Ok(Err(Refusal::Stuck));
+        let failed = match FailedRun::find(run, concerned) {
+            Ok(failed) => failed,
+            Err(Refusal::Stuck) if asked.action == RepairAction::Retry => {
+                if asked.requester.asked.is_dry_run {
+                    return Ok(Ok(RepairResult::checked()));
+                }
+                let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
+                commit(tx).await?;
+                return Ok(repaired.ok_or(Refusal::Busy));
             }
-            if asked.requester.asked.is_dry_run {
-                return Ok(Ok(RepairResult::checked()));
-            }
-            let repaired = self.give_a_chance(&mut tx, target, asked.requester).await?;
-            commit(tx).await?;
-            return Ok(repaired.ok_or(Refusal::Busy));
-        }
-        let decision = match failed_rollbacks.decide(asked.action, run, present.others) {
-            Ok(decision) => decision,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Some(run) = failed_rollbacks.get(run) else {
-            return Ok(Err(Refusal::NotFailed));
+        let decision = match failed.decide(asked.action) {
+            Ok(decision) => decision,
+            Err(refusal) => return Ok(Err(refusal)),
         };
         if asked.requester.asked.is_dry_run {
             return Ok(Ok(RepairResult::checked()));
         }
         let (kind, decided) = (asked.action.as_str(), Some(&decision));
-        let subject = InterventionSubject { target, handler: &run.handler, kind, decision: decided };
+        let subject = InterventionSubject { target, handler: failed.handler(), kind, decision: decided };
         self.record(&mut tx, subject, asked.requester, now).await?;
         self.carry_out(&mut tx, root, &decision, now).await?;
         commit(tx).await?;
         let parent = decision.parent.map(|id| ParentRef { root, id, at: now });
-        let ready = decision.revived.into_iter().filter(|run| run.state == RowState::Ready);
+        let ready = decision.repaired.into_iter().filter(|run| run.state == RowState::Ready);
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
     }
 
@@ -121,7 +99,7 @@ impl RepairStorage for PostgresStore {
     }
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        let query = page.query(self.sql.rollback_failure_page.clone()).bind(BLOCKING_MAX as i64);
+        let query = page.query(self.sql.failed_runs.clone()).bind(BLOCKING_MAX as i64).bind(READ_BELOW_MAX);
         let rows = query.all(&self.sessions).await?;
         rows.iter().map(FailedCompensation::from_row).collect()
     }
@@ -161,51 +139,26 @@ impl RepairStorage for PostgresStore {
     }
 }
 
-/// What the working set has of a run that is to be repaired.
-struct PresentRuns {
-    /// Whether it only waits for a program that can continue it.
-    is_stuck: bool,
-    others: OtherDescendants,
-}
-
 impl PostgresStore {
-    /// The failed rollbacks of a hierarchy, and a time later than all of them.
-    pub(crate) async fn failed_rollbacks(
+    /// The runs that a decision about this one concerns, and a time later than all their events.
+    async fn concerned_by(
         &self,
         connection: &mut PgConnection,
-        root: Uuid,
-    ) -> sqlx::Result<(FailedRollbacks, OffsetDateTime)> {
-        let rows = sqlx::query(self.sql.rollback_failure_of_hierarchy.clone())
-            .bind(root)
+        target: &RequestTarget,
+    ) -> sqlx::Result<(Vec<ConcernedRun>, OffsetDateTime)> {
+        let rows = sqlx::query(self.sql.run_read_repair.clone())
+            .bind(target.lineage.root_id())
+            .bind(target.lineage.ids())
+            .bind(target.lineage.id())
             .bind(OPERATOR)
             .fetch_all(&mut *connection)
             .await?;
         let now: OffsetDateTime =
             sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut *connection).await?;
-        let newest = rows.iter().map(|row| time(row, "newest_at")).collect::<sqlx::Result<Vec<_>>>()?;
+        let newest = rows.iter().map(|row| time(row, "last_event_at")).collect::<sqlx::Result<Vec<_>>>()?;
         let later = newest.into_iter().max().map(|newest| newest + Duration::MICROSECOND);
-        let runs = rows.iter().map(read_unrolled).collect::<sqlx::Result<Vec<_>>>()?;
-        Ok((FailedRollbacks::new(runs), later.map_or(now, |later| later.max(now))))
-    }
-
-    /// What the working set has of the run, and of other runs below it than those in `known`.
-    async fn present(
-        &self,
-        connection: &mut PgConnection,
-        target: &RequestTarget,
-        known: &[Uuid],
-    ) -> sqlx::Result<PresentRuns> {
-        let row = sqlx::query(self.sql.run_find_active_below.clone())
-            .bind(target.lineage.root_id())
-            .bind(target.lineage.id())
-            .bind(known)
-            .fetch_one(connection)
-            .await?;
-        let others = match row.try_get("others")? {
-            true => OtherDescendants::Unfinished,
-            false => OtherDescendants::None,
-        };
-        Ok(PresentRuns { is_stuck: row.try_get("is_stuck")?, others })
+        let runs = rows.iter().map(ConcernedRun::from_row).collect::<sqlx::Result<Vec<_>>>()?;
+        Ok((runs, later.map_or(now, |later| later.max(now))))
     }
 
     /// Gives a stuck run another chance, if it is still stuck.
@@ -264,12 +217,6 @@ impl PostgresStore {
         decision: &Decision,
         now: OffsetDateTime,
     ) -> sqlx::Result<()> {
-        // In the order of a settlement: first rows of `run`, then those of `rollback_failure`.
-        sqlx::query(self.sql.run_delete_many.clone())
-            .bind(root)
-            .bind(&decision.dropped)
-            .execute(&mut *connection)
-            .await?;
         sqlx::query(self.sql.event_insert_operator.clone())
             .bind(Json(&decision.events))
             .bind(OPERATOR)
@@ -277,18 +224,16 @@ impl PostgresStore {
             .bind(root)
             .execute(&mut *connection)
             .await?;
-        sqlx::query(self.sql.run_restore.clone())
+        sqlx::query(self.sql.run_repair.clone())
             .bind(root)
-            .bind(Json(&decision.revived))
+            .bind(Json(&decision.repaired))
             .bind(now)
+            .bind(decision.waits_above)
             .execute(&mut *connection)
             .await?;
-        sqlx::query(self.sql.run_clear_awaiting_operator.clone())
-            .bind(root)
-            .bind(&decision.cleared)
-            .bind(now)
-            .execute(connection)
-            .await?;
+        if let Some(run) = decision.accepts_below {
+            sqlx::query(self.sql.run_accept_failed.clone()).bind(root).bind(run).execute(connection).await?;
+        }
         Ok(())
     }
 }
@@ -301,50 +246,48 @@ impl Page {
     }
 }
 
-/// A damaged row prevents the repair of its run, and no other. So a step or context that cannot be read is left out.
-fn read_unrolled(row: &PgRow) -> sqlx::Result<FailedRollback> {
-    let state: Option<&str> = row.try_get("state")?;
-    let presence = Presence::of(state.map(row_state).transpose()?, row.try_get("awaits_operator")?);
-    let count = |column| -> sqlx::Result<Option<u32>> {
-        let stored: Option<i32> = row.try_get(column)?;
-        Ok(stored.map(unsigned))
-    };
-    let context = row.try_get::<Option<Json<Context>>, _>("context").ok();
-    Ok(FailedRollback {
-        lineage: lineage(row)?,
-        message: row.try_get("message_id")?,
-        handler: row.try_get("handler")?,
-        failed_at: time(row, "failed_at")?,
-        part: row.try_get("part")?,
-        handling: count("handling")?,
-        presence,
-        suspended_at: time_if_any(row, "suspended_at")?,
-        suspended_part: row.try_get("suspended_part")?,
-        suspended_handling: count("suspended_handling")?,
-        leaves_behind: row.try_get::<Option<bool>, _>("leaves_behind")?.unwrap_or(false),
-        context: context.map(|stored| stored.map(|Json(context)| context).unwrap_or_default()),
-        compensates: row.try_get("compensates")?,
-    })
+impl ConcernedRun {
+    /// Decodes a row of `run_read_repair.sql`. A damaged row prevents the repair of its run, and no other. So a step or context that
+    /// cannot be read is left out.
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let handling: Option<i32> = row.try_get("handler_iteration")?;
+        let context = row.try_get::<Option<Json<Context>>, _>("context").ok();
+        let is = |column| Ok::<_, sqlx::Error>(row.try_get::<Option<bool>, _>(column)?.unwrap_or(false));
+        Ok(Self {
+            lineage: lineage(row)?,
+            parent: row.try_get("parent")?,
+            message: row.try_get("message_id")?,
+            handler: row.try_get("handler")?,
+            state: row_state(row.try_get("state")?)?,
+            rolling_back: row.try_get("rolling_back")?,
+            has_failed: row.try_get("has_failed")?,
+            part: row.try_get("step")?,
+            handling: handling.map(unsigned),
+            context: context.map(|stored| stored.map(|Json(context)| context).unwrap_or_default()),
+            compensates: is("compensates")?,
+            part_is_done: is("part_is_done")?,
+            leaves_behind: is("leaves_behind")?,
+        })
+    }
 }
 
 impl FailedCompensation {
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let lineage = lineage(row)?;
-        let undecided: Vec<Uuid> = row.try_get("undecided")?;
-        let (status, failed_below) = RepairStatus::from_undecided(lineage.id(), &undecided);
-        let failure = failure_if_readable(row, "failure");
+    /// Decodes a row of `failed_runs.sql`.
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
+        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
+        let failed_below: Vec<Uuid> = row.try_get("failed_below")?;
         let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {
-            lineage,
+            // The run is found by these two, also if the rest of its row is damaged.
+            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
             handler: row.try_get("handler")?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
             step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
-            failure: failure.unwrap_or_else(no_failure),
-            failure_at: system_time(time(row, "failure_at")?),
+            failure: failure_if_readable(row, "failure").unwrap_or_else(no_failure),
             at: system_time(stored_at.time()),
-            status,
-            failed_below,
+            failed_below: failed_below.into_iter().map(Into::into).collect(),
             stored_at,
         })
     }

@@ -109,8 +109,7 @@ impl RequestStorage for PostgresStore {
         let check = sqlx::query(self.sql.rollback_check.clone()).bind(root).bind(target.message);
         let state = check.fetch_one(&mut *tx).await?;
         if state.try_get("unfinished")? {
-            let has_failed = state.try_get("only_awaits_operator")? && state.try_get("failed")?;
-            return Ok(if has_failed { RollbackStart::FailedBefore } else { RollbackStart::Unfinished });
+            return Ok(RollbackStart::Unfinished);
         }
         if state.try_get::<i64, _>("handled")? == 0 {
             return Ok(RollbackStart::NoHandlers);

@@ -109,7 +109,6 @@ impl Stands {
             owner: row.try_get("owner")?,
             signal: signal(row)?,
             pauses: pauses(row, "pauses")?,
-            awaits_operator: row.try_get("awaits_operator")?,
         })
     }
 }

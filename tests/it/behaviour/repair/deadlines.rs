@@ -84,10 +84,9 @@ handler! {
     rollback undo => at_gate().then(fails(SIMULATED)).silently();
 }
 
-/// The deadline, and not the child, is why the run above failed. So that run does not wait for the repair of the child, as the
-/// one at the top does for both.
+/// The deadline, and not the child, is why the run above failed. So that run rests during the repair of the child, and after it.
 #[tokio::test(flavor = "multi_thread")]
-async fn explanation_of_a_run_above_one_in_repair_advises_no_refused_request() -> Result<()> {
+async fn run_that_gave_up_rests_during_and_after_the_repair_of_its_child() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     let scoop = db.start((Top, Above, Below { gate: gate.clone() })).await?;
     let root = scoop.launch(Root).await?;
@@ -114,49 +113,35 @@ async fn explanation_of_a_run_above_one_in_repair_advises_no_refused_request() -
         let (run, offered) = broken.explained(run).await?;
         assert_eq!(offered, [], "{run}");
         assert_eq!(run.kind(), run.run.waits_for, "{run}");
-        let (is_in_repair, below) = match &run.reason {
-            WaitReason::RunsInProgress { below, has_more_below: false } => (true, below),
-            WaitReason::Operator { failed_below, has_more_below: false, .. } => (false, failed_below),
-            _ => panic!("{run:?}"),
+        let WaitReason::Operator { failed_below, has_more_below: false, .. } = &run.reason else {
+            panic!("{run:?}")
         };
-        let below: Vec<_> = below.iter().map(|below| below.run.uuid()).collect();
-        Ok::<_, Error>((is_in_repair, below, run))
+        Ok::<_, Error>(failed_below.iter().map(|below| below.run.uuid()).collect::<Vec<_>>())
     };
 
     for run in [top, above] {
-        let (is_in_repair, first, _) = named(run).await?;
-        assert_eq!((is_in_repair, first), (false, vec![below]));
+        assert_eq!(named(run).await?, [below]);
     }
     assert_eq!(broken.explained(below).await?.1, RunRequest::REPAIRS);
 
     assert_eq!(broken.retry("below-handler").await?, RepairAnswer::Accepted);
     gate.arrivals(1).await;
-    let ends = [
-        (top, RunPhase::Waiting, "It goes on when all its children have ended."),
-        (above, RunPhase::AwaitingOperator, "An operator can decide about it when that repair has ended."),
-    ];
-    for (run, phase, end) in ends {
-        let (is_in_repair, repaired, run) = named(run).await?;
-        assert_eq!((is_in_repair, repaired), (true, vec![below]));
-        assert_eq!(broken.failed(&run.run.handler).await?.status, RepairStatus::InProgress);
-        assert_eq!(run.run.phase, phase);
-        let text = run.to_string();
-        let waits = format!("waits for the repair of the run {below} of `below-handler`, for ");
-        assert!(text.contains(&waits) && text.ends_with(end) && !text.contains("`retry`"), "{text}");
-    }
+    assert_eq!(broken.answers(above).await?, [RepairAnswer::StillRunning; 3], "its child is in repair");
+    assert_eq!(named(top).await?, [above]);
+    assert_eq!(broken.listed().await?.len(), 2, "{:?}", broken.listed().await?);
 
     gate.open(1);
-    let failed_again = |tree: &scoop::Tree| tree.to_string().contains("its rollback failed again");
-    broken.root.comes_to(failed_again).await?;
+    eventually("it has failed again", async || {
+        broken.listed().await.expect("the database answers").len() == 3
+    })
+    .await;
     for run in [top, above] {
-        let (is_in_repair, first, _) = named(run).await?;
-        assert_eq!((is_in_repair, first), (false, vec![below]));
+        assert_eq!(named(run).await?, [below]);
     }
     assert_eq!(broken.explained(below).await?.1, RunRequest::REPAIRS);
 
     assert_eq!(scoop.resolve(below, "by hand").await?, RepairAnswer::Accepted);
-    let (is_in_repair, first, _) = named(top).await?;
-    assert_eq!((is_in_repair, first), (false, vec![above]));
+    assert_eq!(named(top).await?, [above]);
     let (run, offered) = broken.explained(above).await?;
     assert_eq!(offered, RunRequest::REPAIRS);
     assert!(run.to_string().contains(&format!("`retry`, `skip` or `resolve` the run {above}.")), "{run}");

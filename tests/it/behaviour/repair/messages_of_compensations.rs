@@ -23,7 +23,7 @@ fn sagas(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compensation_whose_message_failed_runs_again_as_a_whole() -> Result<()> {
     let broken = Broken::by(&["root 1 goes on", "child 1 goes on"], sagas).await?;
-    assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::Undecided)]);
+    assert_eq!(broken.listed().await?, [("root-handler".into(), Next::Itself)]);
     broken.faults.mend("child 1 goes on");
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
@@ -56,10 +56,10 @@ async fn compensation_whose_message_was_undone_is_not_done() -> Result<()> {
     let broken = Broken::by(&["root 1 goes on", "child 1 goes on", "child 0"], sagas).await?;
     broken.faults.mend("child 0");
     assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
-    broken.root.comes_to(awaits_operator).await?;
-    assert_eq!(broken.listed().await?, [("root-handler".into(), RepairStatus::Undecided)]);
+    broken.root.comes_to(rests).await?;
+    assert_eq!(broken.listed().await?, [("root-handler".into(), Next::Itself)]);
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-    let again = |tree: &scoop::Tree| awaits_operator(tree) && tree.runs().len() == 3;
+    let again = |tree: &scoop::Tree| rests(tree) && tree.runs().len() == 3;
     broken.root.comes_to(again).await?;
 
     broken.faults.mend("child 1 goes on");

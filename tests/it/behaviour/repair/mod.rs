@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use scoop::{
-    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RepairStatus, RunExplanation, RunPhase,
-    RunRequest, RunState, RuntimeError, WaitKind, WaitReason,
+    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RunExplanation, RunPhase, RunRequest,
+    RunState, RuntimeError, WaitKind, WaitReason,
 };
 
 use super::*;
@@ -120,6 +120,19 @@ handler! {
     }
 }
 
+/// On which run an operator decides next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    Itself,
+    Below,
+}
+
+impl Next {
+    fn of(failed: &FailedCompensation) -> Self {
+        if failed.failed_below.is_empty() { Self::Itself } else { Self::Below }
+    }
+}
+
 /// A hierarchy that could not be undone because of these faults.
 struct Broken {
     db: Database,
@@ -142,7 +155,7 @@ impl Broken {
         Ok(Self { db, faults, scoop, root })
     }
 
-    /// The failed compensation of this handler, with the state of its repair.
+    /// The failed compensation of this handler.
     async fn failed(&self, handler: &str) -> Result<FailedCompensation> {
         let listed = self.scoop.failed_compensations().await?;
         let of_handler = listed.iter().find(|failed| failed.handler == handler);
@@ -157,14 +170,14 @@ impl Broken {
         Ok(self.scoop.retry(self.id_of(handler).await?).await?)
     }
 
-    /// All listed handlers, each with the state of its repair.
-    async fn listed(&self) -> Result<Vec<(String, RepairStatus)>> {
+    /// All listed handlers, each with the run on which an operator decides next.
+    async fn listed(&self) -> Result<Vec<(String, Next)>> {
         let listed = self.scoop.failed_compensations().await?;
-        Ok(listed.into_iter().map(|failed| (failed.handler, failed.status)).collect())
+        Ok(listed.into_iter().map(|failed| (failed.handler.clone(), Next::of(&failed))).collect())
     }
 
-    /// The explanation of each listed run, and a page with this run alone, have the status and the runs below as the list has. The
-    /// explanation offers the same decisions.
+    /// The explanation of each listed run, and a page with this run alone, have the runs below as the list has. The explanation offers
+    /// the same decisions.
     async fn views_agree(&self) -> Result<()> {
         let listed = self.scoop.failed_compensations().await?;
         let mut before: Option<&FailedCompensation> = None;
@@ -175,7 +188,7 @@ impl Broken {
                 None => page.await?,
             };
             assert_eq!(page[0].lineage, failed.lineage);
-            assert_eq!((page[0].status, &page[0].failed_below), (failed.status, &failed.failed_below));
+            assert_eq!(page[0].failed_below, failed.failed_below);
             let run = self.scoop.explain(failed.id()).await?.runs.remove(0);
             let explained: Option<Vec<_>> = match &run.reason {
                 WaitReason::Operator { failed_below, .. } => {
@@ -183,8 +196,7 @@ impl Broken {
                 }
                 _ => None,
             };
-            let waits_for_operator = failed.status != RepairStatus::InProgress;
-            assert_eq!(explained, waits_for_operator.then(|| failed.failed_below.clone()), "{run}");
+            assert_eq!(explained.as_ref(), Some(&failed.failed_below), "{run}");
             let offered = run.requests().filter(|request| request.is_repair());
             assert!(offered.eq(failed.requests()), "{run}");
         }
@@ -232,8 +244,9 @@ impl Broken {
     }
 }
 
-fn awaits_operator(tree: &scoop::Tree) -> bool {
-    matches!(tree.roots()[0].state, RunState::AwaitingOperator { .. })
+/// The rollback of the root has failed, and no repair is under way.
+fn rests(tree: &scoop::Tree) -> bool {
+    matches!(tree.roots()[0].state, RunState::RollbackFailed(_))
 }
 
 fn alone(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
@@ -258,7 +271,7 @@ fn two_children(builder: scoop::Builder, faults: &Faults) -> scoop::Builder {
 async fn a_failed_compensation_is_listed_and_runs_again() -> Result<()> {
     let broken = Broken::by(&["root 1"], alone).await?;
     let failed = broken.failed("root-handler").await?;
-    assert_eq!((&*failed.step, failed.status), ("Rollback of 1[0,]", RepairStatus::Undecided));
+    assert_eq!((&*failed.step, Next::of(&failed)), ("Rollback of 1[0,]", Next::Itself));
     assert_eq!(failed.failure.message, "it is broken");
     assert_eq!(failed.lineage.root_id(), broken.root.id());
 
@@ -333,30 +346,30 @@ async fn of_a_resolved_run_nothing_more_is_executed() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<()> {
+async fn run_that_fails_again_rests_across_restarts() -> Result<()> {
     let broken = Broken::by(&["root 1", "root 0"], alone).await?;
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-    let tree = broken.root.comes_to(awaits_operator).await?;
-    assert!(tree.to_string().contains("AWAITING OPERATOR: its rollback failed again: "), "{tree}");
-    assert_eq!(broken.failed("root-handler").await?.status, RepairStatus::Undecided);
+    let tree = broken.root.comes_to(rests).await?;
+    assert!(tree.to_string().contains("ROLLBACK FAILED: "), "{tree}");
+    assert_eq!(broken.listed().await?, [("root-handler".into(), Next::Itself)]);
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
     assert_eq!(tree.to_string().matches("rollback failed in 1: it is broken").count(), 2, "{tree}");
-    let listed = broken.scoop.runs().state(RunPhase::AwaitingOperator).await?.runs;
+    let listed = broken.scoop.runs().state(RunPhase::RollbackFailed).await?.runs;
     let failure = listed[0].failure.as_ref().expect("it has failed");
     assert_eq!(failure.headline, "it is broken");
-    let found = broken.scoop.runs().state(RunPhase::AwaitingOperator).failed_with(&failure.code).await?.runs;
+    let found = broken.scoop.runs().state(RunPhase::RollbackFailed).failed_with(&failure.code).await?.runs;
     assert_eq!(found.len(), 1, "{failure:?}");
 
     // The start of a program is no reason to try again.
     broken.scoop.shutdown().await?;
     let scoop = alone(broken.db.scoop(), &broken.faults).start().await?;
     let broken = Broken { root: scoop.find(broken.root.id()).await?, scoop, ..broken };
-    assert!(awaits_operator(&broken.root.tree().await?));
+    assert!(rests(&broken.root.tree().await?));
 
     // The retry fails in another part. The skip applies to that one.
     broken.faults.mend("root 1");
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-    broken.root.comes_to(awaits_operator).await?;
+    broken.root.comes_to(rests).await?;
     let failed = broken.failed("root-handler").await?;
     assert_eq!(failed.step, "Rollback of 0[0,]");
     assert_eq!(broken.failed_parts().await?, ["Rollback of 1[0,]", "Rollback of 1[0,]", "Rollback of 0[0,]"]);
@@ -371,17 +384,11 @@ async fn run_that_fails_again_waits_for_an_operator_across_restarts() -> Result<
     let skip = root.events.iter().find(|event| event.is_skipping()).expect("it is an event");
     assert_eq!(skip.took, Some(Duration::ZERO), "{tree}");
     assert!(tree.timeline().iter().any(|bar| bar.words == "failed to undo" && bar.name == "0"), "{tree}");
-    // Of the repeated failures a limited tree has the newest.
+    // A limited tree has the first events and the last ones.
     let limited = broken.root.tree().events(1).await?;
-    assert_eq!(limited.to_string().matches("rollback failed in").count(), 2, "{limited}");
-    assert!(limited.to_string().contains("rollback failed in 0: it is broken"), "{limited}");
+    assert_eq!(limited.to_string().matches("rollback failed in").count(), 0, "{limited}");
     let [all, shown] = [&tree, &limited].map(|tree| tree.roots()[0].events.len());
     assert_eq!(limited.roots()[0].events_left_out, all - shown, "{limited}");
-    // Those between the first failure and the newest one are a gap, also on the scale of time.
-    let newest = limited.roots()[0].events.iter().rfind(|event| event.kind == EventKind::RollbackFailed);
-    assert!(newest.is_some_and(|newest| newest.follows_gap), "{limited}");
-    let gaps = limited.timeline().into_iter().filter(|bar| bar.kind == scoop::BarKind::Gap);
-    assert!(gaps.map(|bar| bar.to).any(|to| to == newest.and_then(|newest| newest.at)), "{limited}");
     calls_of(&broken.root).expect(
         "invoke root-handler/0
         invoke root-handler/1
@@ -407,23 +414,17 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
     assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 1[0,]");
     let root = broken.id_of("root-handler").await?;
     assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
-    broken.root.comes_to(awaits_operator).await?;
+    broken.root.comes_to(rests).await?;
     assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 0[0,]");
 
     broken.faults.mend("grandchild 0");
     broken.faults.add("grandchild 0 in another way");
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
-    let below_awaits_operator = |tree: &scoop::Tree| {
-        let mut runs = tree.runs().into_iter();
-        runs.any(|run| {
-            run.handler == "grandchild-handler" && matches!(run.state, RunState::AwaitingOperator { .. })
-        })
-    };
-    broken.root.comes_to(below_awaits_operator).await?;
+    broken.root.comes_to(rests).await?;
     let failed = broken.failed("root-handler").await?;
-    assert_eq!((&*failed.step, failed.status), ("Rollback of 0[0,]", RepairStatus::BlockedByDescendant));
+    assert_eq!((&*failed.step, Next::of(&failed)), ("Rollback of 0[0,]", Next::Below));
     assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
-    // It is settled with the run above. Lists have its latest failure, too.
+    // It rests without the run above. Lists have its latest failure.
     let below = broken.scoop.runs().handler("grandchild-handler").state(RunPhase::RollbackFailed).await?.runs;
     let failure = below[0].failure.as_ref().map(|failure| &*failure.headline);
     assert_eq!(failure, Some("it is broken in another way"));

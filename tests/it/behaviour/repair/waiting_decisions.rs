@@ -1,16 +1,6 @@
-//! Decisions wait for runs that are in progress, and explanations name these.
+//! Decisions while other runs are in progress.
 
 use super::*;
-
-/// The runs for which decisions about a run wait, with the text of the explanation.
-async fn waits(broken: &Broken, run: uuid::Uuid) -> Result<(Vec<uuid::Uuid>, String)> {
-    assert_eq!(broken.answers(run).await?, [RepairAnswer::StillRunning; 3]);
-    let (run, offered) = broken.explained(run).await?;
-    assert_eq!(offered, [], "{run}");
-    let WaitReason::RunsInProgress { below, has_more_below: false } = &run.reason else { panic!("{run:?}") };
-    assert_eq!((run.kind(), run.run.waits_for), (Some(WaitKind::Operator), Some(WaitKind::Operator)));
-    Ok((below.iter().map(|below| below.run.uuid()).collect(), run.to_string()))
-}
 
 handler! {
     /// Another handler of the message of the child. Its compensation takes until its gate is open.
@@ -19,9 +9,9 @@ handler! {
     rollback undo => at_gate().silently();
 }
 
-/// The child has failed because of the grandchild. The root records that when its other child has ended.
+/// The child has failed because of the grandchild. The root waits for its other child.
 #[tokio::test(flavor = "multi_thread")]
-async fn decision_below_an_unrecorded_failure_is_not_offered_until_it_is_recorded() -> Result<()> {
+async fn decision_while_the_run_above_waits_for_another_child_is_accepted() -> Result<()> {
     let (db, gate, faults) = (Database::new().await, Gate::default(), Faults::of(&["grandchild 0"]));
     let builder = three_levels(db.scoop(), &faults).only::<Slow>().provide(Slow { gate: gate.clone() });
     let scoop = builder.start().await?;
@@ -33,19 +23,26 @@ async fn decision_below_an_unrecorded_failure_is_not_offered_until_it_is_recorde
     })
     .await;
     let grandchild = broken.id_of("grandchild-handler").await?;
-    for run in [grandchild, broken.id_of("child-handler").await?] {
-        let (below, text) = waits(&broken, run).await?;
-        assert!(below.is_empty(), "{below:?}");
-        assert!(text.contains("waits until the runs above it have recorded its failure, for "), "{text}");
-        let end = "An operator can decide about it when the runs above it have recorded its failure.";
-        assert!(text.ends_with(end), "{text}");
-    }
-    gate.open(1);
-    assert!(matches!(broken.root.ends().await?, Outcome::RollbackFailed(_)));
     assert_eq!(broken.explained(grandchild).await?.1, RunRequest::REPAIRS);
     broken.faults.mend("grandchild 0");
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
-    broken.is_undone().await
+    eventually("the child is undone", async || {
+        broken.listed().await.expect("the database answers").is_empty()
+            && broken
+                .scoop
+                .runs()
+                .handler("child-handler")
+                .state(RunPhase::RolledBack)
+                .await
+                .is_ok_and(|it| !it.runs.is_empty())
+    })
+    .await;
+    gate.open(1);
+    broken.is_undone().await?;
+    let tree = broken.root.tree().await?;
+    let failures = tree.roots()[0].events.iter().filter(|event| event.kind == EventKind::RollbackFailed);
+    assert_eq!(failures.count(), 0, "the root has not failed: {tree}");
+    Ok(())
 }
 
 handler! {
@@ -82,9 +79,9 @@ handler! {
     step "0" zero => at_gate().silently();
 }
 
-/// The root does not wait for the child, whose failure it has accepted.
+/// The root does not wait for the child, whose failure it has accepted: a decision about it needs not wait, either.
 #[tokio::test(flavor = "multi_thread")]
-async fn decision_above_an_unfinished_run_is_not_offered_until_that_ends() -> Result<()> {
+async fn decision_above_an_accepted_run_in_repair_is_accepted() -> Result<()> {
     let gate = Gate::default();
     let broken = Broken::by(&["root 0", "child 0"], |builder, faults| {
         let builder = builder.only::<Accepting>().provide(Accepting { faults: faults.clone() });
@@ -95,18 +92,14 @@ async fn decision_above_an_unfinished_run_is_not_offered_until_that_ends() -> Re
     let root = broken.id_of("root-handler").await?;
     assert_eq!(broken.explained(root).await?.1, RunRequest::REPAIRS);
     broken.faults.mend("child 0");
-    assert_eq!(broken.retry("child-handler").await?, RepairAnswer::Accepted);
+    let child = broken.id_of("child-handler").await?;
+    assert_eq!(broken.scoop.retry(child).await?, RepairAnswer::Accepted);
     gate.arrivals(1).await;
-    let launched = broken.scoop.runs().handler("launched-handler").await?.runs.remove(0).run.uuid();
-    let (below, text) = waits(&broken, root).await?;
-    assert_eq!(below, [launched]);
-    let waits = format!("waits for the end of the run {launched} of `launched-handler`, for ");
-    assert!(text.contains(&waits), "{text}");
-    assert!(text.ends_with("An operator can decide about it when these runs have ended."), "{text}");
-    gate.open(1);
-    eventually("the child is undone", async || broken.db.unfinished().await == 0).await;
-    assert_eq!(broken.explained(root).await?.1, RunRequest::REPAIRS);
+    assert_eq!(broken.answers(child).await?, [RepairAnswer::StillRunning; 3], "its compensation waits");
     broken.faults.mend("root 0");
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
+    assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
+    gate.open(1);
+    eventually("the child is undone", async || broken.db.unfinished().await == 0).await;
     broken.is_undone().await
 }

@@ -41,11 +41,11 @@ async fn repairs_are_damaged(seed: u64) -> Result<()> {
     for failed in scoop.failed_compensations().limit(1_000).await? {
         scoop.retry(failed.id()).await?;
     }
-    let failed_again =
-        async || db.number("SELECT count(*) FROM scoop.repeated_failure").await == i64::from(HIERARCHIES);
+    let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
+    let failed_again = async || db.number(failures).await == 2 * i64::from(HIERARCHIES);
     crate::support::eventually("all failed again", failed_again).await;
 
-    let columns = Columns::of(&db, &["intervention", "repeated_failure"]).await;
+    let columns = Columns::of(&db, &["intervention"]).await;
     let mut tampered = vec![];
     for root in fallen {
         tampered.push(tamper(&db, &mut dice, &columns, root).await);
@@ -90,7 +90,7 @@ async fn list_is_damaged(seed: u64) -> Result<()> {
     for root in &fallen {
         root.ends().await?;
     }
-    let columns = Columns::of(&db, &["rollback_failure"]).await;
+    let columns = Columns::of(&db, &["run"]).await;
     for root in fallen {
         tamper(&db, &mut dice, &columns, root).await;
     }

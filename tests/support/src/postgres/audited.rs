@@ -3,8 +3,8 @@
 use scoop::__private::{Registration, inventory};
 use scoop::{Definition, EventKind, Failure, Lineage, SignalKey};
 use scoop_audit::{
-    AwaitedSignal, BegunStep, EndedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage, LoggedOutput,
-    LoggedSignal, Quiescence, Redelivery, RunOutcome, Subscription, Tables, audit,
+    AwaitedSignal, BegunStep, EndedRun, FailedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage,
+    LoggedOutput, LoggedSignal, Quiescence, Redelivery, RunOutcome, Subscription, Tables, audit,
 };
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -44,7 +44,7 @@ const BEGUN_STEPS: &str = "SELECT run, step, instance, begun_at FROM {schema}.be
 
 const EXECUTIONS: &str = "SELECT run, number, began_at FROM {schema}.execution";
 
-const FAILED_ROLLBACKS: &str = "SELECT run FROM {schema}.rollback_failure";
+const FAILED_RUNS: &str = "SELECT id, state = 'failed', parent FROM {schema}.run WHERE rollback_failure IS NOT NULL AND state <> 'ended'";
 
 const ENDED_RUNS: &str = "
     SELECT lineage, message_id, handler, outcome::text, failure, rollback_failure, coalesce(context, '{}'), ended_at
@@ -52,7 +52,7 @@ const ENDED_RUNS: &str = "
 
 /// Whether a run is unfinished, apart from stuck ones and those that wait for them.
 const UNFINISHED: &str = "
-    SELECT EXISTS (SELECT FROM {schema}.run r WHERE state NOT IN ('stuck', 'waiting')
+    SELECT EXISTS (SELECT FROM {schema}.run r WHERE state NOT IN ('stuck', 'failed', 'waiting')
         OR state = 'waiting' AND NOT EXISTS (
             SELECT FROM {schema}.run below WHERE below.root = r.root AND below.state = 'stuck'))";
 
@@ -134,13 +134,15 @@ pub async fn tables(tx: &mut PgConnection, schema: &str) -> sqlx::Result<Tables>
         let number = number(&row, 1)?;
         Ok(LoggedExecution { run: row.try_get(0)?, number, began_at: row.try_get(2)? })
     };
+    let failed =
+        |row: PgRow| Ok(FailedRun { run: row.try_get(0)?, rests: row.try_get(1)?, parent: row.try_get(2)? });
     let outputs: Vec<_> = sqlx::query(sql(OUTPUTS)).try_map(output).fetch_all(&mut *tx).await?;
     Ok(Tables {
         signals: sqlx::query(sql(SIGNALS)).try_map(signal).fetch_all(&mut *tx).await?,
         outputs: outputs.into_iter().flatten().collect(),
         begun_steps: sqlx::query(sql(BEGUN_STEPS)).try_map(begun).fetch_all(&mut *tx).await?,
         executions: sqlx::query(sql(EXECUTIONS)).try_map(execution).fetch_all(&mut *tx).await?,
-        failed_rollbacks: sqlx::query_scalar(sql(FAILED_ROLLBACKS)).fetch_all(&mut *tx).await?,
+        failed_runs: sqlx::query(sql(FAILED_RUNS)).try_map(failed).fetch_all(&mut *tx).await?,
         ended_runs: sqlx::query(sql(ENDED_RUNS)).try_map(|row| ended_run(&row)).fetch_all(&mut *tx).await?,
     })
 }
@@ -153,7 +155,6 @@ fn ended_run(row: &PgRow) -> sqlx::Result<EndedRun> {
     let outcome = match row.try_get::<&str, _>(3)? {
         "committed" => RunOutcome::Committed,
         "rolled_back" => RunOutcome::RolledBack,
-        "rollback_failed" => RunOutcome::RollbackFailed,
         "dropped" => RunOutcome::Dropped,
         other => panic!("an unknown outcome `{other}`"),
     };

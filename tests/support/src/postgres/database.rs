@@ -60,7 +60,7 @@ impl Database {
         self.number(
             "SELECT count(*) FROM scoop.run r WHERE r.handler <> 'none' AND (
                  r.state IN ('ready', 'running', 'ended') OR r.state = 'waiting' AND NOT EXISTS (
-                     SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state <> 'ended'))",
+                     SELECT FROM scoop.run c WHERE c.root = r.root AND c.parent = r.id AND c.state NOT IN ('ended', 'failed')))",
         )
         .await
     }
@@ -88,13 +88,11 @@ impl Database {
     /// `parked_since` of `run`), and those of schedules, pauses and rates. In memory, where the clock moves, these times come.
     /// A new column with a time of `0001_tables.sql` belongs into the list.
     pub async fn grow_older(&self, by: Duration) {
-        const TIMES: [(&str, &[&str]); 16] = [
+        const TIMES: [(&str, &[&str]); 14] = [
             ("message", &["created_at"]),
             ("message_event", &["created_at"]),
             ("return_value", &["created_at"]),
             ("intervention", &["requested_at"]),
-            ("repeated_failure", &["failed_at"]),
-            ("rollback_failure", &["failed_at"]),
             ("begun_step", &["begun_at"]),
             ("execution", &["began_at"]),
             ("redelivery", &["redelivered_at"]),

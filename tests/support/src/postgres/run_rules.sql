@@ -2,11 +2,11 @@
 -- these rules, which cost a seventh of its steps; those of the tests have them.
 ALTER TABLE scoop.run
     ADD CHECK (lineage[1] = root AND scoop.run_id(lineage) = id),
-    ADD CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR rollback_requested  -- requested by a client: no parent waits
+    ADD CHECK (CASE WHEN parent IS NULL THEN cardinality(lineage) = 2 OR rollback_requested OR rollback_failure IS NOT NULL
                     ELSE lineage[cardinality(lineage) - 1] = parent AND cardinality(lineage) > 2 END),
     ADD CHECK ((state = 'running') = (owner IS NOT NULL)),
     ADD CHECK (state <> 'ended' OR failure IS NOT NULL),
     ADD CHECK (state <> 'stuck' OR reason IS NOT NULL),
     ADD CHECK (NOT rollback_requested OR (rolling_back AND failure IS NOT NULL)),
-    ADD CHECK (NOT awaits_operator OR (state IN ('stuck', 'waiting') AND rollback_failed_before)),
+    ADD CHECK (state <> 'failed' OR (rolling_back AND failure IS NOT NULL AND rollback_failure IS NOT NULL AND step IS NOT NULL)),
     ADD CHECK (parked_since IS NULL OR limit_key IS NOT NULL OR (state = 'stuck' AND signal IS NOT NULL));

@@ -3,13 +3,10 @@
 //! `EXPLAIN` does not show them. So the functions are called on large tables; the server counts the scans of whole tables
 //! and the blocks that were read. The rows of `blocking_rollbacks` and their order are compared with those of memory.
 
-use std::time::{Duration, Instant};
-
 use sqlx::{AssertSqlSafe, PgConnection};
-use uuid::Uuid;
 
 use super::super::pool::SESSION;
-use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
+use super::super::{Schema, migrate};
 use super::{database, done};
 
 /// Five thousand hierarchies with a finished child each. The first ones have a run in execution, a failed child, a
@@ -41,19 +38,16 @@ const HIERARCHIES: &str = "
     SELECT md5('root' || n)::uuid, md5('run' || n)::uuid, 1, md5('anew' || n)::uuid, 1, now()
     FROM generate_series(1, 5000) n;
     INSERT INTO scoop.run
-        (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rollback_failed_before, last_event_at)
+        (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rollback_failure, last_event_at)
     SELECT md5('root' || n)::uuid, md5(kind || n)::uuid,
            CASE kind WHEN 'failed child' THEN md5('run' || n)::uuid END,
            array_remove(ARRAY[md5('root' || n)::uuid, CASE WHEN kind IN ('run', 'failed child') THEN md5('run' || n)::uuid END,
                               CASE WHEN kind <> 'run' THEN md5(kind || n)::uuid END], NULL),
            md5(CASE kind WHEN 'failing' THEN 'child' ELSE 'many' END || n)::uuid, 'many', 'many',
-           CASE kind WHEN 'failed child' THEN 'ended' ELSE 'running' END::scoop.run_state,
-           CASE WHEN kind <> 'failed child' THEN gen_random_uuid() END, 1, kind IN ('run', 'repaired'),
+           CASE kind WHEN 'failed child' THEN 'failed' ELSE 'running' END::scoop.run_state,
+           CASE WHEN kind <> 'failed child' THEN gen_random_uuid() END, 1, CASE WHEN kind <> 'failing' THEN '{\"message\": \"m\"}'::jsonb END,
            now() + interval '1 minute'
-    FROM generate_series(1, 5000) n, unnest('{run,failed child,failing,repaired}'::text[]) kind;
-    INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
-    SELECT md5('root' || n)::uuid, md5(kind || n)::uuid, md5('root' || n)::uuid, 2, 'many', md5('many' || n)::uuid, now()
-    FROM generate_series(1, 5000) n, unnest('{run,repaired}'::text[]) kind";
+    FROM generate_series(1, 5000) n, unnest('{run,failed child,failing,repaired}'::text[]) kind";
 
 /// A call of each function, for the hierarchy with this number.
 fn calls(n: u32) -> Vec<(&'static str, String)> {
@@ -87,10 +81,10 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
             'anew', jsonb_build_object('message', md5('newest{n}')::uuid, 'number', 2, 'payload', 1)
         ), 'worker', NULL))"
     );
-    let ends = |kind: &str, message: &str, event: &str, failure: &str| {
+    let ends = |kind: &str, message: &str, event: &str, ends: &str, failure: &str| {
         format!(
             "(SELECT count(*) FROM scoop.settle(jsonb_build_object(
-                'root', md5('root{n}')::uuid, 'id', md5('{kind}{n}')::uuid, 'epoch', 1, 'ends', 'unnoted', 'suspensions', 0,
+                'root', md5('root{n}')::uuid, 'id', md5('{kind}{n}')::uuid, 'epoch', 1, 'ends', '{ends}', 'suspensions', 0,
                 'rolling_back', true, 'turns_back', false, 'event_count', 1, 'replied', false, 'may_give_up', false,
                 'failure', '{{\"message\": \"m\"}}'::jsonb, {failure}
                 'events', jsonb_build_array(jsonb_build_object(
@@ -98,19 +92,20 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
             ), 'worker', NULL))"
         )
     };
-    let fails =
-        ends("failing", "child", "ROLLBACK_FAILED", "'rollback_failure', '{\"message\": \"m\"}'::jsonb,");
+    let fails = ends(
+        "failing",
+        "child",
+        "ROLLBACK_FAILED",
+        "failed",
+        "'rollback_failure', '{\"message\": \"m\"}'::jsonb,",
+    );
     let launch = format!(
         "(scoop.launch(jsonb_build_array(jsonb_build_object(
             'id', md5('launched{n}')::uuid, 'root', gen_random_uuid(), 'topic', 'many', 'payload', 1,
             'context', '{{}}'::jsonb)))).launched"
     );
-    let blocking = |in_repair: bool| {
-        let of_run = format!("md5('root{n}')::uuid, ARRAY[md5('run{n}')::uuid]");
-        format!("(SELECT count(*) FROM scoop.blocking_rollbacks({of_run}, {in_repair}, 11))")
-    };
-    let shown = format!(
-        "(SELECT f.exception FROM scoop.shown_rollback_failure(md5('root{n}')::uuid, md5('run{n}')::uuid, NULL) f)"
+    let below = format!(
+        "(SELECT count(*) FROM scoop.failed_below(md5('root{n}')::uuid, md5('run{n}')::uuid, 11, 500))"
     );
     vec![
         ("send_failed(rolled_back)", send("rolled_back")),
@@ -119,11 +114,9 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
         ("failed_children", format!("scoop.failed_children(md5('root{n}')::uuid, md5('run{n}')::uuid)")),
         ("settle", settle),
         ("settle(rollback failed)", fails),
-        ("settle(failed rollback repaired)", ends("repaired", "many", "ROLLED_BACK", "")),
+        ("settle(failed rollback repaired)", ends("repaired", "many", "ROLLED_BACK", "unnoted", "")),
         ("launch", launch),
-        ("blocking_rollbacks(undecided)", blocking(false)),
-        ("blocking_rollbacks(in repair)", blocking(true)),
-        ("shown_rollback_failure", shown),
+        ("failed_below", below),
     ]
 }
 
@@ -221,7 +214,8 @@ async fn every_statement_inside_a_function_uses_an_index() {
         assert_eq!(sent, 2 * 4, "each call sent its message");
         let listed = "SELECT array_agg(kind || n ORDER BY kind, n)
                       FROM generate_series(1, 3) n CROSS JOIN unnest('{failing,repaired}'::text[]) kind
-                      JOIN scoop.rollback_failure f ON f.run = md5(kind || n)::uuid AND f.root = md5('root' || n)::uuid";
+                      JOIN scoop.run r ON r.id = md5(kind || n)::uuid AND r.root = md5('root' || n)::uuid
+                      WHERE r.rollback_failure IS NOT NULL";
         let listed: Vec<String> = sqlx::query_scalar(listed).fetch_one(&mut connection).await.unwrap();
         assert_eq!(
             listed,
@@ -229,149 +223,6 @@ async fn every_statement_inside_a_function_uses_an_index() {
             "those that failed, and that were not repaired"
         );
         sqlx::raw_sql("ROLLBACK").execute(&mut connection).await.unwrap();
-    }
-    done(pool).await;
-}
-
-/// A tree of failed runs: 1 has the children 2 to 13, 2 has 14 to 25, and so on. They failed, and were suspended, in an order that
-/// has nothing to do with their numbers. Some are in repair, some await an operator. And forged runs that name each other as
-/// parents, with one below.
-const FAILED_TREE: &str = "
-    WITH RECURSIVE tree (n, lineage) AS (
-        SELECT 1, ARRAY[md5('tree')::uuid, md5('run1')::uuid]
-      UNION ALL
-        SELECT child.n, tree.lineage || md5('run' || child.n)::uuid
-        FROM tree, generate_series(tree.n * 12 - 10, tree.n * 12 + 1) child (n)
-        WHERE child.n <= 400
-    ),
-    forged (n, lineage) AS (
-        SELECT 1000 + ids[cardinality(ids)],
-               (SELECT array_agg(md5(CASE id WHEN 0 THEN 'tree' ELSE 'run' || 1000 + id END)::uuid ORDER BY at)
-                FROM unnest(ids) WITH ORDINALITY ids (id, at))
-        FROM (VALUES (ARRAY[0, 1, 2, 3]), (ARRAY[0, 2, 3, 1]), (ARRAY[0, 3, 1, 2]), (ARRAY[0, 2, 3, 1, 4])) lists (ids)
-    ),
-    failed AS (SELECT * FROM tree UNION ALL SELECT * FROM forged),
-    launched AS (
-        INSERT INTO scoop.message (id, topic, payload) SELECT md5('message' || n)::uuid, 'many', '{}' FROM failed
-    ),
-    present AS (
-        INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, awaits_operator, epoch, last_event_at)
-        SELECT lineage[1], lineage[cardinality(lineage)], lineage, md5('message' || n)::uuid, 'many', 'many',
-               CASE WHEN n % 3 = 0 THEN 'waiting' ELSE 'stuck' END::scoop.run_state, n % 3 <> 0, 1, now()
-        FROM failed WHERE n % 5 IN (1, 2)
-    )
-    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
-    SELECT md5('message' || n)::uuid, type::scoop.message_event_type, 'many', 'step', lineage,
-           '2026-01-01'::timestamptz + at * interval '1 s', CASE type WHEN 'ROLLBACK_FAILED' THEN '{}'::jsonb END
-    FROM failed
-    CROSS JOIN LATERAL (VALUES
-        ('SEEN', 0), ('SUSPENDED', 1 + n * 31 % 7), ('ROLLING_BACK', 0), ('ROLLBACK_FAILED', 4 + n * 97 % 11)
-    ) events (type, at);
-    INSERT INTO scoop.rollback_failure SELECT f.* FROM scoop.recorded_rollback_failure f";
-
-#[tokio::test]
-async fn blocking_rollbacks_are_those_of_memory_in_the_same_order() {
-    let pool = database("blocking_rollbacks").await;
-    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
-    sqlx::raw_sql(FAILED_TREE).execute(&pool).await.unwrap();
-    let store = PostgresStore::new(
-        Sessions::new(&pool, 1, &ConnectionSettings::default()),
-        &Schema::new("scoop").unwrap(),
-    );
-    let root: Uuid = sqlx::query_scalar("SELECT md5('tree')::uuid").fetch_one(&pool).await.unwrap();
-    let mut connection = pool.acquire().await.unwrap();
-    let (failed, _) = store.failed_rollbacks(&mut connection, root).await.unwrap();
-    let all = failed.ids();
-    assert_eq!(all.len(), 404);
-    let of_run = |run| if run == 0 { all.clone() } else { vec![all[run]] };
-    let few = all.iter().copied().step_by(7).collect();
-    let named = "SELECT array_agg(md5('run' || n)::uuid ORDER BY md5('run' || n)::uuid) FROM generate_series(1, 13) n";
-    let upper: Vec<Uuid> = sqlx::query_scalar(named).fetch_one(&pool).await.unwrap();
-    let first: Uuid = sqlx::query_scalar("SELECT md5('run1')::uuid").fetch_one(&pool).await.unwrap();
-    assert!(failed.undecided(first).len() > 11, "{}", failed.undecided(first).len());
-    let mut sets: Vec<Vec<Uuid>> = (0..all.len()).map(of_run).collect();
-    sets.extend([few, upper]);
-    for (asked, in_repair, limit) in sets.iter().flat_map(|asked| {
-        [false, true]
-            .into_iter()
-            .flat_map(move |in_repair| [1, 11, 500].map(|limit| (asked, in_repair, limit)))
-    }) {
-        let rows =
-            "SELECT b.above, b.run FROM scoop.blocking_rollbacks($1, $2, $3, $4) b ORDER BY b.above, b.place";
-        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(rows)
-            .bind(root)
-            .bind(asked)
-            .bind(in_repair)
-            .bind(limit)
-            .fetch_all(&mut *connection)
-            .await
-            .unwrap();
-        let expected = asked.iter().flat_map(|above| {
-            let below = if in_repair { failed.in_repair(*above) } else { failed.undecided(*above) };
-            below.into_iter().take(usize::try_from(limit).unwrap()).map(|run| (*above, run))
-        });
-        assert!(rows.iter().copied().eq(expected), "{limit} of {} runs: {rows:?}", asked.len());
-    }
-    drop(connection);
-    done(pool).await;
-}
-
-/// A chain of a thousand failed runs, the last hundred of which have 200 failed children each besides.
-const FAILED_CHAIN: &str = "
-    INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at)
-    SELECT gen_random_uuid(), 'SUSPENDED', 'many', 'step', ARRAY[md5('chain')::uuid, md5('run' || n)::uuid],
-           now() - interval '1 hour'
-    FROM generate_series(1, 1000) n;
-    INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
-    SELECT md5('chain')::uuid, md5('run' || n)::uuid, md5('run' || n - 1)::uuid, n + 1, 'many', gen_random_uuid(),
-           now() - n * interval '1 ms'
-    FROM generate_series(1, 1000) n;
-    INSERT INTO scoop.rollback_failure (root, run, parent, depth, handler, message_id, failed_at)
-    SELECT md5('chain')::uuid, gen_random_uuid(), md5('run' || n)::uuid, n + 2, 'many', gen_random_uuid(),
-           now() - n * interval '1 ms' - child * interval '1 us'
-    FROM generate_series(901, 1000) n, generate_series(1, 200) child";
-
-#[tokio::test]
-async fn blocking_rollbacks_of_a_long_chain_cost_in_proportion_to_its_runs() {
-    let pool = database("blocking_chain").await;
-    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
-    let execute = async |sql: &'static str| sqlx::raw_sql(sql).execute(&pool).await.map(drop).unwrap();
-    execute("VACUUM ANALYZE").await;
-    execute(FAILED_CHAIN).await;
-    let mut connection = pool.acquire().await.unwrap().detach();
-    sqlx::raw_sql(SESSION).execute(&mut connection).await.unwrap();
-    for looked_at in [false, true] {
-        if looked_at {
-            execute("VACUUM ANALYZE").await;
-        }
-        let of_first = |runs: u32| {
-            let asked = format!("ARRAY(SELECT md5('run' || n)::uuid FROM generate_series(1, {runs}) n)");
-            format!("(SELECT count(*) FROM scoop.blocking_rollbacks(md5('chain')::uuid, {asked}, false, 10))")
-        };
-        // The first call reads the catalog, too.
-        blocks_of(&mut connection, &of_first(1)).await;
-        let mut blocks = vec![];
-        for runs in [50, 1_000] {
-            let begin = Instant::now();
-            let count = format!("SELECT {}", of_first(runs));
-            let count: i64 =
-                sqlx::query_scalar(AssertSqlSafe(count)).fetch_one(&mut connection).await.unwrap();
-            assert_eq!(count, i64::from(runs) * 10);
-            // With all found runs at each run above, it takes minutes.
-            assert!(begin.elapsed() < Duration::from_secs(10), "{:?} for {runs}", begin.elapsed());
-            blocks.push(blocks_of(&mut connection, &of_first(runs)).await);
-        }
-        assert!(blocks[1] < 2 * blocks[0], "{blocks:?} blocks, analyzed: {looked_at}");
-        // Where ten are found, none below their siblings is read.
-        let last = "ARRAY(SELECT md5('run' || n)::uuid FROM generate_series(950, 950) n)";
-        let last =
-            format!("(SELECT count(*) FROM scoop.blocking_rollbacks(md5('chain')::uuid, {last}, false, 10))");
-        // After an ANALYZE by the server the session reads the catalog anew.
-        let mut blocks = i64::MAX;
-        for _ in 0..3 {
-            blocks = blocks.min(blocks_of(&mut connection, &last).await);
-        }
-        assert!(blocks < 400, "{blocks} blocks for one of the last, analyzed: {looked_at}");
     }
     done(pool).await;
 }

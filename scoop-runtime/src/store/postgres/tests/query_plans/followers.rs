@@ -8,10 +8,6 @@ const FOLLOWED: &str = "
     INSERT INTO scoop.message_event (id, message_id, type, coroutine_name, cooperation_lineage)
     SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, gen_random_uuid(), 'SUSPENDED', 'followed',
            ARRAY[gen_random_uuid(), gen_random_uuid()]
-    FROM generate_series({from}, {to}) n;
-    INSERT INTO scoop.repeated_failure (id, root, run, handler, message_id, worker, step, exception, failed_at)
-    SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 11, '0') || 'a')::uuid, gen_random_uuid(), gen_random_uuid(), 'followed',
-           gen_random_uuid(), 'worker', 'step', '{}', now()
     FROM generate_series({from}, {to}) n";
 
 /// Also when the planner takes the table for a small one.

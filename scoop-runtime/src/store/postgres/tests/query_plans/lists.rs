@@ -32,8 +32,8 @@ async fn page_of_runs_costs_the_same_among_many() {
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute =
         async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&pool).await.map(drop).unwrap();
-    let all = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102, false";
-    let of_one = "'listed3', NULL, NULL, '{sleeping}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 200, true";
+    let all = "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
+    let of_one = "'listed3', NULL, NULL, '{sleeping}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 200";
     let ended = "NULL, NULL, '{committed,rolled_back}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 102";
     let undone = "'listed0', NULL, '{rolled_back}', NULL, NULL, 'none', NULL, NULL, NULL, 51, 200";
     let mut blocks = vec![];
@@ -199,14 +199,10 @@ async fn page_of_unfinished_runs_costs_one_lookup_for_each_saga() {
         .unwrap();
     sqlx::raw_sql("VACUUM ANALYZE scoop.run").execute(&pool).await.unwrap();
     for (statement, values, lookup) in [
+        ("run_page_unfinished", "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102", 6),
         (
             "run_page_unfinished",
-            "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102, false",
-            6,
-        ),
-        (
-            "run_page_unfinished",
-            "NULL, NULL, '{ready}', NULL, NULL, NULL, NULL, '{slot}', NULL, NULL, 51, 500, true",
+            "NULL, NULL, '{ready}', NULL, NULL, NULL, NULL, '{slot}', NULL, NULL, 51, 500",
             6,
         ),
         ("run_page_stuck", "NULL, NULL, 21", 8),
@@ -217,19 +213,19 @@ async fn page_of_unfinished_runs_costs_one_lookup_for_each_saga() {
     done(pool).await;
 }
 
-/// Runs of one saga that wait for their children, and one with the smallest id that waits for an operator, too.
+/// Runs of one saga that wait for their children, and a failed one with the smallest id.
 const WAITING_RUNS: &str = "
     INSERT INTO scoop.run
-        (root, id, lineage, message_id, topic, handler, state, reason, rolling_back, rollback_failed_before, awaits_operator,
-         epoch, last_event_at)
-    SELECT root, root, ARRAY[root], root, 'order', 'ship', 'waiting', 'a test', true, true, n = 0, 1, now()
+        (root, id, lineage, message_id, topic, handler, state, rolling_back, failure, rollback_failure, step, epoch, last_event_at)
+    SELECT root, root, ARRAY[root], root, 'order', 'ship', CASE n WHEN 0 THEN 'failed' ELSE 'waiting' END::scoop.run_state, true,
+           '{}', '{}', 'step', 1, now()
     FROM (
         SELECT n, CASE n WHEN 0 THEN '00000000-0000-0000-0000-000000000001' ELSE md5('root' || n)::uuid END AS root
         FROM generate_series(0, 5000) n
     ) runs";
 
 #[tokio::test]
-async fn run_that_waits_for_an_operator_is_found_and_counted_among_many_that_wait_for_children() {
+async fn failed_run_is_found_and_counted_among_many_that_wait() {
     let pool = database("waiting_runs").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     sqlx::raw_sql(WAITING_RUNS).execute(&pool).await.unwrap();
@@ -238,7 +234,7 @@ async fn run_that_waits_for_an_operator_is_found_and_counted_among_many_that_wai
         Sessions::new(&pool, 1, &ConnectionSettings::default()),
         &Schema::new("scoop").unwrap(),
     );
-    let by_phase = RunFilter { phases: [RunPhase::AwaitingOperator].into(), ..RunFilter::default() };
+    let by_phase = RunFilter { phases: [RunPhase::RollbackFailed].into(), ..RunFilter::default() };
     let by_wait = RunFilter { waits: [WaitKind::Operator].into(), ..RunFilter::default() };
     for filter in [by_phase, by_wait] {
         let page = PageSize { runs: 50, reads: 500 };
@@ -249,10 +245,10 @@ async fn run_that_waits_for_an_operator_is_found_and_counted_among_many_that_wai
     let counted = store.unfinished_counts(limits).await.unwrap();
     let counts: BTreeMap<_, _> =
         counted.counts.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
-    let expected = [(RunPhase::Waiting, (100, true)), (RunPhase::AwaitingOperator, (1, false))];
+    let expected = [(RunPhase::Waiting, (100, true)), (RunPhase::RollbackFailed, (1, false))];
     assert_eq!(counts, BTreeMap::from(expected));
-    let of_operators = "NULL, NULL, '{waiting,stuck}', '{awaiting operator}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 500, true";
-    let blocks = blocks_of(&pool, "run_page_unfinished", of_operators).await;
+    let failed = "NULL, NULL, '{failed}', '{rollback failed}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 500";
+    let blocks = blocks_of(&pool, "run_page_unfinished", failed).await;
     assert!(blocks < 1_000, "{blocks} blocks: it reads 500 rows of runs");
     done(pool).await;
 }

@@ -27,11 +27,11 @@ use crate::store::{
     StatusStorage as _,
 };
 use crate::tree::{Extent, RunRow};
-use crate::{RepairStatus, RunId, RunPhase};
+use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 99] = [
+const HOT: [&str; 100] = [
     "run_claim",
     "limit_lock",
     "limit_follow",
@@ -109,8 +109,7 @@ const HOT: [&str; 99] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
-    "rollback_failure_count",
-    "rollback_failure_page",
+    "failed_runs",
     "event_insert_operator",
     "run_contents",
     "run_durations",
@@ -120,22 +119,24 @@ const HOT: [&str; 99] = [
     "run_explain",
     "run_explain_below",
     "run_explain_ended",
-    "rollback_failure_below",
-    "rollback_failure_waits",
+    "run_failed_below",
+    "run_read_repair",
+    "run_lock_lineage",
+    "run_repair",
+    "run_accept_failed",
     "run_is_reachable",
     "event_follow",
     "run_tree",
     "request_list",
     "intervention_of_runs",
     "rollback_check",
-    "run_mark_awaiting_operator",
     "redeliver_find",
     "redeliver",
 ];
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 14] = [
+const WALKS: [&str; 13] = [
     "limit_unpark_orphaned",
     "run_next_due",
     "handler_list_ready",
@@ -145,7 +146,6 @@ const WALKS: [&str; 14] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
-    "rollback_failure_count",
     "run_durations",
     "entity_names",
     "run_explain",
@@ -153,7 +153,7 @@ const WALKS: [&str; 14] = [
 ];
 
 /// The tables that grow.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 12] = [
     "on run",
     "on ended_run",
     "on message",
@@ -165,7 +165,6 @@ const TABLES: [&str; 13] = [
     "on entity",
     "on entity_event",
     "on kept_hierarchy",
-    "on rollback_failure",
     "on intervention",
 ];
 
@@ -208,10 +207,6 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "handler_list_abandoned" => ("bigint", "100"),
         "run_mark_overdue" | "run_list_overdue" => ("bigint", "1"),
-        "run_mark_awaiting_operator" => (
-            "uuid, uuid, bigint, text, int, jsonb, text, text, text",
-            "gen_random_uuid(), gen_random_uuid(), 1, 'step', NULL, '{}', 'a test', 'w', 'a test'",
-        ),
         "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
             "uuid[], uuid, text, boolean, text[], text, boolean, timestamptz",
@@ -358,8 +353,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "archive_rows" => ("uuid[]", "ARRAY[gen_random_uuid()]"),
         "prune_hierarchies" => ("uuid[], float8, boolean", "'{}', 1, true"),
         "run_page_unfinished" => (
-            "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint, boolean",
-            "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102, true",
+            "text, text, text[], text[], timestamptz, timestamptz, text, text[], int, uuid, bigint, bigint",
+            "NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 51, 102",
         ),
         "run_page_finished" => (
             "text, text, text[], timestamptz, timestamptz, text, int, timestamptz, uuid, bigint, bigint",
@@ -367,8 +362,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
-        "rollback_failure_count" => ("bigint, bigint", "1000, NULL"),
-        "rollback_failure_page" => ("timestamptz, uuid, bigint, bigint", "NULL, NULL, 50, 10"),
+        "failed_runs" => ("timestamptz, uuid, bigint, bigint, bigint", "NULL, NULL, 50, 10, 100"),
         "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "event_insert_operator" => ("jsonb, text, timestamptz, uuid", "'[]', '', now(), gen_random_uuid()"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
@@ -383,12 +377,14 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "entity_names" => ("bigint", "1000"),
         "intervention_list" => ("uuid", "gen_random_uuid()"),
         "run_explain_ended" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
-        "rollback_failure_below" => {
-            ("uuid, uuid, boolean, bigint", "gen_random_uuid(), gen_random_uuid(), false, 11")
-        }
-        "rollback_failure_waits" => {
-            ("uuid, uuid[], bigint", "gen_random_uuid(), ARRAY[gen_random_uuid()], 11")
-        }
+        "run_failed_below" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 11, 500"),
+        "run_read_repair" => (
+            "uuid, uuid[], uuid, text",
+            "gen_random_uuid(), ARRAY[gen_random_uuid(), gen_random_uuid()], gen_random_uuid(), 'operator'",
+        ),
+        "run_lock_lineage" => ("uuid, uuid[]", "gen_random_uuid(), ARRAY[gen_random_uuid()]"),
+        "run_repair" => ("uuid, jsonb, timestamptz, uuid", "gen_random_uuid(), '[]', now(), NULL"),
+        "run_accept_failed" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "run_is_reachable" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "event_follow" => (
             "uuid, bigint, bigint, text, uuid[], text, uuid, bigint, boolean",
