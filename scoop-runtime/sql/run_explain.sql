@@ -76,7 +76,7 @@ SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.sinc
        ) AS holders,
        (SELECT count(*) FROM (
            SELECT FROM scoop.run c
-           WHERE c.root = u.root AND c.parent = u.id AND c.state::text <> 'ended'
+           WHERE c.root = u.root AND c.parent = u.id AND c.state::text NOT IN ('ended', 'failed')
            LIMIT $3) c) AS children
 FROM scoop.unfinished_run u
 LEFT JOIN scoop.run_limit l ON l.saga >= '' AND u.handler::text = ANY (l.handlers) AND u.waits_for = 'limit'

@@ -3,13 +3,13 @@
 -- $1 root, $2 id, $3 how many at most
 WITH RECURSIVE below AS (
     SELECT r.id, r.state FROM scoop.run r
-    WHERE r.root = $1 AND r.parent = $2 AND r.state::text <> 'ended'
+    WHERE r.root = $1 AND r.parent = $2 AND r.state::text NOT IN ('ended', 'failed')
     UNION
     SELECT child.id, child.state
     FROM below
     CROSS JOIN LATERAL (
         SELECT r.id, r.state FROM scoop.run r
-        WHERE r.root = $1 AND r.parent = below.id AND r.state::text <> 'ended'
+        WHERE r.root = $1 AND r.parent = below.id AND r.state::text NOT IN ('ended', 'failed')
         OFFSET 0
     ) child
     WHERE below.state = 'waiting'

@@ -588,6 +588,39 @@ mod overlap {
         assert_each_once(&db).await;
         Ok(())
     }
+
+    /// Its rollback fails.
+    struct Broken;
+
+    #[saga(every = "50ms", overlap = "skip")]
+    #[subscribes(Tick)]
+    impl Broken {
+        #[step(rollback = undo)]
+        async fn act(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+            Ok(())
+        }
+
+        #[step]
+        async fn fail(&self, _: &mut Scope<'_>, _: &Tick) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+
+        async fn undo(&self, _: &mut Scope<'_>, _: &Tick, _: &Failure) -> Result<()> {
+            Err(SIMULATED.into())
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn failed_rollback_of_the_last_run_lets_no_time_go() -> Result<()> {
+        let db = Database::new().await;
+        let scoop = db.start((Broken,)).await?;
+        eventually("several runs rest as failed", async || {
+            scoop.failed_compensations().await.expect("the database answers").len() > 2
+        })
+        .await;
+        scoop.shutdown().await?;
+        Ok(())
+    }
 }
 
 mod by_hand {

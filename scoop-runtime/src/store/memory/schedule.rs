@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::launch::RootMessage;
+use super::row::RowState;
 use super::state::{ScheduleRow, State};
 use crate::saga::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
@@ -145,7 +146,8 @@ impl State {
     }
 
     fn is_busy(&self, root: Uuid) -> bool {
-        self.hierarchy(root).is_some_and(|hierarchy| !hierarchy.rows.is_empty())
+        self.hierarchy(root)
+            .is_some_and(|hierarchy| hierarchy.rows.values().any(|row| row.state != RowState::Failed))
     }
 
     fn tick(&mut self, ticks: &[TickMessage<'_>]) -> sqlx::Result<Vec<String>> {
