@@ -494,7 +494,6 @@ CREATE TABLE scoop.run (
     rollback_since         timestamptz,  -- it is part of a rollback: requests and earlier deadlines do not count
     failure                jsonb,  -- why it began to roll back
     rollback_failure       jsonb,  -- why its rollback failed the last time, also while a repair is under way
-    rollback_started_at    timestamptz,  -- when the statement with its ROLLING_BACK was executed
     last_event_at          timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
     attempts               int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
     retries                int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count

@@ -102,54 +102,46 @@ BEGIN
         FROM delivered;
     END IF;
 
-    -- Finished runs that have to be undone: handlers of the message that have not begun to roll back.
+    -- Runs that have to be undone: those that handled the message and have committed. Their rows move back.
     IF s.rollback_requests IS NOT NULL THEN
-        WITH rollback_runs AS (
+        WITH undoable AS MATERIALIZED (
+            SELECT ended.*, requested.at
+            FROM jsonb_to_recordset(s.rollback_requests) AS requested (message_id uuid, at int)
+            CROSS JOIN LATERAL (
+                SELECT scoop.run_id(e.cooperation_lineage) AS id FROM scoop.message_event e
+                WHERE e.type = 'SEEN' AND e.message_id = requested.message_id OFFSET 0
+            ) seen
+            -- by key, even if the table was empty when it was analysed
+            CROSS JOIN LATERAL (
+                SELECT e.ctid AS place, e.* FROM scoop.ended_run e
+                WHERE e.root = locked_run.root AND e.id = seen.id AND e.outcome = 'committed'
+                OFFSET 0
+            ) ended
+        ),
+        unended AS (
+            DELETE FROM scoop.ended_run e WHERE e.ctid = ANY (ARRAY(SELECT u.place FROM undoable u))
+        ),
+        rollback_runs AS (
             INSERT INTO scoop.run
                 (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
                  rolling_back, rollback_requested, failure, rollback_since, epoch, unclaimed_epoch, context)
-            SELECT locked_run.root,
-                   scoop.run_id(seen.cooperation_lineage),
-                   locked_run.id,
-                   seen.cooperation_lineage, seen.message_id,
-                   (SELECT m.topic FROM scoop.message m WHERE m.id = seen.message_id),
-                   seen.coroutine_name,
-                   clock_timestamp() + requested.at * interval '1 microsecond',
+            SELECT u.root, u.id, locked_run.id, u.lineage, u.message_id, u.topic, u.handler,
+                   clock_timestamp() + u.at * interval '1 microsecond',
                    last_event,
                    true, true,
                    -- a repeated request has the recorded reason
                    coalesce(CASE WHEN locked_run.rollback_failure IS NOT NULL THEN (
                        SELECT e.exception FROM scoop.message_event e
-                       WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = requested.message_id
+                       WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = u.message_id
                    ) END, s.rollback_cause),
                    clock_timestamp(),
                    -- higher than any forward epoch, to fence out old owners
                    (extract(epoch FROM last_event) * 1000000)::bigint,
                    (extract(epoch FROM last_event) * 1000000)::bigint,
                    -- its own last context, overlaid with the parent's current one
-                   nullif(coalesce((
-                       SELECT e.context FROM scoop.message_event e
-                       WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.coroutine_name
-                         AND e.message_id = seen.message_id
-                   ), '{}') || coalesce(new_context, '{}'), '{}')
-            FROM jsonb_to_recordset(s.rollback_requests) AS requested (message_id uuid, at int)
-            CROSS JOIN LATERAL (
-                SELECT e.* FROM scoop.message_event e
-                WHERE e.type = 'SEEN' AND e.message_id = requested.message_id OFFSET 0
-            ) seen
-            -- a count instead of a join, so that each is looked up by index
-            WHERE (
-                SELECT count(*) FROM scoop.message_event e
-                WHERE e.type = 'ROLLING_BACK'
-                  AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
-            ) = 0
-            RETURNING root, run.id, handler
-        ),
-        unended AS (
-            DELETE FROM scoop.ended_run e
-            WHERE e.ctid = ANY (ARRAY(
-                SELECT ended.ctid FROM rollback_runs r
-                CROSS JOIN LATERAL (SELECT e.ctid FROM scoop.ended_run e WHERE e.root = r.root AND e.id = r.id OFFSET 0) ended))
+                   nullif(coalesce(u.context, '{}') || coalesce(new_context, '{}'), '{}')
+            FROM undoable u
+            RETURNING handler
         )
         SELECT array_agg(DISTINCT handler::text) INTO rollback_handlers FROM rollback_runs;
         has_children := has_children OR rollback_handlers IS NOT NULL;
@@ -194,7 +186,7 @@ BEGIN
             completions = NULL, outputs = NULL, signal = NULL, signal_key = NULL, signalled_by = NULL,
             rolling_back = true, failure = s.failure, rollback_failure = s.rollback_failure, context = new_context,
             giving_up = false, give_up_at = NULL, rollback_since = coalesce(turned, r.rollback_since),
-            rollback_started_at = coalesce(turned, r.rollback_started_at), last_event_at = last_event,
+            last_event_at = last_event,
             execution = 0, execution_since = NULL, payload_of = NULL, attempts = 0, retries = 0, reason = NULL
         WHERE r.root = locked_run.root AND r.id = locked_run.id
         RETURNING r.state::text INTO state;
@@ -217,7 +209,6 @@ BEGIN
             giving_up = r.giving_up AND NOT s.turns_back,
             give_up_at = due,
             rollback_since = coalesce(turned, r.rollback_since),
-            rollback_started_at = coalesce(turned, r.rollback_started_at),
             last_event_at = last_event,
             execution = CASE WHEN s.anew IS NOT NULL THEN (s.anew ->> 'number')::int
                              WHEN s.rolling_back THEN 0 ELSE r.execution END,
@@ -304,11 +295,11 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bit
 SET search_path = pg_catalog, pg_temp
 AS $$
 WITH failed AS MATERIALIZED (
-    SELECT c.id, c.rollback_started_at, c.failure, own.rollback_failure, c.rollback_requested, own.unrolled,
+    SELECT c.id, c.rollback_since, c.failure, own.rollback_failure, c.rollback_requested, own.unrolled,
            why.type, why.message,
            row_number() OVER (
                PARTITION BY own.unrolled, c.rollback_requested, why.type, why.message
-               ORDER BY c.rollback_started_at, c.id) AS nth
+               ORDER BY c.rollback_since, c.id) AS nth
     FROM scoop.run c
     CROSS JOIN LATERAL (
         SELECT c.state = 'failed' AS unrolled, CASE WHEN c.state = 'failed' THEN c.rollback_failure END AS rollback_failure
@@ -322,7 +313,7 @@ WITH failed AS MATERIALIZED (
     WHERE c.root = in_root AND c.parent = of_run AND c.state IN ('ended', 'failed')
 ),
 listed AS MATERIALIZED (
-    SELECT * FROM failed ORDER BY NOT unrolled, nth, rollback_started_at, id LIMIT 50
+    SELECT * FROM failed ORDER BY NOT unrolled, nth, rollback_since, id LIMIT 50
 ),
 -- each of these has one like it in the list, or none of them has
 kinds AS MATERIALIZED (
@@ -339,7 +330,7 @@ SELECT jsonb_build_object(
         SELECT jsonb_agg(
             jsonb_build_object(
                 'rolled_back', failure, 'rollback_failed', rollback_failure, 'rollback_requested', rollback_requested)
-            ORDER BY rollback_started_at, id)
+            ORDER BY rollback_since, id)
         FROM listed), '[]'),
     'more', coalesce((SELECT jsonb_agg(to_jsonb(more) ORDER BY more.count DESC) FROM more), '[]'))
 $$;

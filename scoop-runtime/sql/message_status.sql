@@ -13,31 +13,16 @@ FROM (
     OFFSET 0
 ) standing
 LEFT JOIN LATERAL (
-    SELECT seen.coroutine_name AS handler, CASE WHEN failed.id IS NOT NULL THEN 'ROLLBACK_FAILED' ELSE coalesce(ended.type::text, upper(gone.outcome::text)) END AS type,
-           failed.rollback_failure AS exception, turned.exception AS cause
+    SELECT seen.coroutine_name AS handler, stands.type, stands.exception, stands.cause
     FROM scoop.message_event seen
     LEFT JOIN LATERAL (
-        SELECT e.type FROM scoop.message_event e
-        WHERE e.type IN ('COMMITTED', 'ROLLED_BACK') AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
-        ORDER BY e.created_at DESC
+        SELECT upper(r.outcome::text) AS type, NULL::jsonb AS exception, r.failure AS cause FROM scoop.ended_run r
+        WHERE r.root = $1 AND r.id = scoop.run_id(seen.cooperation_lineage)
+      UNION ALL
+        SELECT 'ROLLBACK_FAILED', r.rollback_failure, r.failure FROM scoop.run r
+        WHERE r.root = $1 AND r.id = scoop.run_id(seen.cooperation_lineage)
         LIMIT 1
-    ) ended ON true
-    -- the event may be damaged
-    LEFT JOIN LATERAL (
-        SELECT r.outcome FROM scoop.ended_run r
-        WHERE r.root = $1 AND r.id = scoop.run_id(seen.cooperation_lineage)
-        OFFSET 0
-    ) gone ON true
-    LEFT JOIN LATERAL (
-        SELECT e.exception FROM scoop.message_event e
-        WHERE e.type = 'ROLLING_BACK' AND e.coroutine_name = seen.coroutine_name AND e.message_id = seen.message_id
-        OFFSET 0
-    ) turned ON true
-    LEFT JOIN LATERAL (
-        SELECT r.id, r.rollback_failure FROM scoop.run r
-        WHERE r.root = $1 AND r.id = scoop.run_id(seen.cooperation_lineage)
-        OFFSET 0
-    ) failed ON true
+    ) stands ON true
     WHERE NOT standing.in_progress AND seen.type = 'SEEN' AND seen.message_id = $2
     ORDER BY seen.created_at
 ) outcome ON true

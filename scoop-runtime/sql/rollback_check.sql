@@ -1,10 +1,10 @@
--- Returns whether the runs of this message can be rolled back: how many handled it, how many of them are not rolled
--- back, whether their rollback was requested before, whether a run of it, above it or below it is unfinished, apart from failed ones;
+-- Returns whether the runs of this message can be rolled back: how many handled it, how many of them have
+-- committed, whether their rollback was requested before, whether a run of it, above it or below it is unfinished, apart from failed ones;
 -- and whether the rollback of a run of it, or of one below, has failed.
 -- Locks: nothing.
 -- $1 root, $2 message
 WITH handled AS (
-    SELECT s.cooperation_lineage AS lineage, s.message_id, s.coroutine_name AS handler
+    SELECT s.cooperation_lineage AS lineage
     FROM scoop.message_event s
     WHERE s.type = 'SEEN' AND s.message_id = $2
 ),
@@ -28,11 +28,11 @@ related AS MATERIALIZED (
 )
 SELECT (SELECT count(*) FROM handled) AS handled,
        (SELECT count(*) FROM handled h
-        WHERE NOT EXISTS (
-            SELECT FROM scoop.message_event e
-            WHERE e.type = 'ROLLING_BACK' AND e.message_id = h.message_id AND e.coroutine_name = h.handler
+        CROSS JOIN LATERAL (
+            SELECT FROM scoop.ended_run e
+            WHERE e.root = $1 AND e.id = scoop.run_id(h.lineage) AND e.outcome = 'committed'
             OFFSET 0
-        )) AS done,
+        ) ended) AS committed,
        EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2)
            AS rollback_requested,
        EXISTS (SELECT FROM related r WHERE r.state <> 'failed') AS unfinished,

@@ -53,7 +53,7 @@ launched AS (
     ) e
 )
 SELECT l.message_id, m.topic, listed.handler, l.handled, seen.cooperation_lineage AS lineage, stands.ended,
-       undone.exception, turned.exception AS cause, m.payload, reply.names, reply.values
+       stands.exception, stands.cause, m.payload, reply.names, reply.values
 FROM launched l
 CROSS JOIN LATERAL (
     SELECT m.topic, CASE WHEN NOT $7 THEN m.payload END AS payload
@@ -74,27 +74,14 @@ LEFT JOIN LATERAL (
     OFFSET 0
 ) seen ON true
 LEFT JOIN LATERAL (
-    SELECT e.type FROM scoop.message_event e
-    WHERE e.type = 'COMMITTED' AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
-    OFFSET 0
-) committed ON true
-LEFT JOIN LATERAL (
-    SELECT e.type, e.exception FROM scoop.message_event e
-    WHERE e.type = 'ROLLING_BACK' AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
-    OFFSET 0
-) turned ON true
-LEFT JOIN LATERAL (
-    SELECT 'ROLLED_BACK' AS type, NULL::jsonb AS exception FROM scoop.message_event e
-    WHERE e.type = 'ROLLED_BACK' AND e.coroutine_name = listed.handler AND e.message_id = l.message_id
+    SELECT upper(r.outcome::text) AS ended, NULL::jsonb AS exception, r.failure AS cause FROM scoop.ended_run r
+    WHERE r.root = seen.cooperation_lineage[1] AND r.id = scoop.run_id(seen.cooperation_lineage)
   UNION ALL
     -- also while a repair is under way
-    SELECT 'ROLLBACK_FAILED', r.rollback_failure FROM scoop.run r
-    WHERE r.root = seen.cooperation_lineage[1] AND r.id = scoop.run_id(seen.cooperation_lineage) AND r.rollback_failure IS NOT NULL
+    SELECT CASE WHEN r.rollback_failure IS NOT NULL THEN 'ROLLBACK_FAILED' END, r.rollback_failure, r.failure FROM scoop.run r
+    WHERE r.root = seen.cooperation_lineage[1] AND r.id = scoop.run_id(seen.cooperation_lineage)
     LIMIT 1
-) undone ON true
-CROSS JOIN LATERAL (
-    SELECT coalesce(undone.type, CASE WHEN turned.type IS NULL THEN committed.type::text END) AS ended
-) stands
+) stands ON true
 LEFT JOIN LATERAL (
     SELECT array_agg(r.variable_name::text) AS names, array_agg(r.value) AS values
     FROM scoop.return_value r

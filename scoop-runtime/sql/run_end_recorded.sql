@@ -43,11 +43,13 @@ inserted_end AS (
            e.failure, e.context, e.at
     FROM recorded e
     WHERE (e.rollback_failure IS NULL OR e.is_undone)
+    -- the pending row may be a copy of one that has ended here
+    ON CONFLICT DO NOTHING
 ),
 failed AS (
     UPDATE scoop.run r
     SET state = CASE WHEN (e.rollback_failure IS NULL OR e.is_undone) THEN 'ended' ELSE 'failed' END::scoop.run_state, rolling_back = true,
-        rollback_started_at = e.turned_at, rollback_since = e.turned_at, failure = e.failure, rollback_failure = e.rollback_failure,
+        rollback_since = e.turned_at, failure = e.failure, rollback_failure = e.rollback_failure,
         id = scoop.run_id(e.begun_lineage), lineage = e.begun_lineage, step = e.failed_part, handler_iteration = e.handling, give_up_at = NULL, last_event_at = e.at, ready_at = e.at
     FROM recorded e
     WHERE r.root = e.root AND r.id = e.id AND e.has_failed AND (e.parent IS NOT NULL OR NOT (e.rollback_failure IS NULL OR e.is_undone))

@@ -29,7 +29,6 @@ target AS MATERIALIZED (
         SELECT e.step, e.coroutine_identifier
         FROM scoop.message_event e
         WHERE scoop.run_id(e.cooperation_lineage) = r.id AND e.type = 'SUSPENDED' AND e.created_at > (
-            -- not the time in the row, which the clock gave it: the settlement may have written a SUSPENDED, too
             SELECT turned.created_at FROM scoop.message_event turned
             WHERE turned.type = 'ROLLING_BACK' AND turned.coroutine_name = r.handler AND turned.message_id = r.message_id)
         ORDER BY e.created_at DESC
@@ -42,7 +41,14 @@ SELECT r.id, r.parent, r.lineage, r.message_id, r.handler, r.state::text AS stat
        -- launched by the run above during its rollback
        (SELECT emitted.created_at FROM scoop.message_event emitted
         WHERE emitted.type = 'EMITTED' AND emitted.message_id = r.message_id)
-           > (SELECT above.rollback_started_at FROM scoop.run above WHERE above.root = $1 AND above.id = r.parent)
+           > (SELECT turned.created_at
+              FROM scoop.run above
+              CROSS JOIN LATERAL (
+                  SELECT e.created_at FROM scoop.message_event e
+                  WHERE e.type = 'ROLLING_BACK' AND e.coroutine_name = above.handler AND e.message_id = above.message_id
+                  OFFSET 0
+              ) turned
+              WHERE above.root = $1 AND above.id = r.parent)
            AS compensates,
        r.id = $3 AND r.step = (SELECT t.suspended_part FROM target t) AS part_is_done,
        CASE WHEN r.id = $3 THEN (

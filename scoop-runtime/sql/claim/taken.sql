@@ -16,9 +16,7 @@ claimed AS (
         epoch = r.epoch + 1,
         signal = NULL,
         signal_key = NULL,{counted}
-        last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond'),
-        rollback_started_at = CASE WHEN r.epoch = r.unclaimed_epoch AND r.rollback_requested THEN clock_timestamp()
-                                   ELSE r.rollback_started_at END
+        last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM taken))
     RETURNING r.*
 ),

@@ -15,41 +15,40 @@ requested AS MATERIALIZED (
     FROM unnest($24::bigint[], $25::int[], $26::uuid[], $27::uuid[]) AS m (nth, until_last, id, event)
     JOIN settled_run s ON s.nth = m.nth
 ),
--- the finished runs to roll back: those that handled the message and have not begun to roll back
+-- the runs to roll back: those that handled the message and have committed
+committed AS MATERIALIZED (
+    SELECT requested.parent, requested.ready_at, requested.last_event_at, requested.because,
+           requested.context AS context_of_parent, ended.*
+    FROM requested
+    CROSS JOIN LATERAL (
+        SELECT scoop.run_id(e.cooperation_lineage) AS id
+        FROM scoop.message_event e WHERE e.type = 'SEEN' AND e.message_id = requested.id OFFSET 0
+    ) seen
+    -- one by one: the table may have been empty when it was analysed
+    CROSS JOIN LATERAL (
+        SELECT e.ctid AS place, e.root, e.id, e.lineage, e.message_id, e.topic, e.handler, e.context
+        FROM scoop.ended_run e
+        WHERE e.root = requested.root AND e.id = seen.id AND e.outcome = 'committed'
+        OFFSET 0
+    ) ended
+),
+-- they move back
+unended AS (
+    DELETE FROM scoop.ended_run e WHERE e.ctid = ANY (ARRAY(SELECT place FROM committed))
+),
 child_run AS (
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
          rolling_back, rollback_requested, failure, rollback_since, epoch, unclaimed_epoch, context)
-    SELECT requested.root, scoop.run_id(seen.lineage), requested.parent, seen.lineage, requested.id,
-           (SELECT m.topic FROM scoop.message m WHERE m.id = requested.id),
-           seen.handler, requested.ready_at, requested.last_event_at,
-           true, true, requested.because, clock_timestamp(),
+    SELECT root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
+           true, true, because, clock_timestamp(),
            -- an epoch of the forward path is not valid for the rollback
-           (extract(epoch FROM requested.last_event_at) * 1000000)::bigint,
-           (extract(epoch FROM requested.last_event_at) * 1000000)::bigint,
+           (extract(epoch FROM last_event_at) * 1000000)::bigint,
+           (extract(epoch FROM last_event_at) * 1000000)::bigint,
            -- its own context, and over it that of the parent now
-           nullif(coalesce((
-               SELECT e.context FROM scoop.message_event e
-               WHERE e.type = 'COMMITTED' AND e.coroutine_name = seen.handler AND e.message_id = requested.id
-           ), '{}') || coalesce(requested.context, '{}'), '{}')
-    FROM requested
-    CROSS JOIN LATERAL (
-        SELECT e.coroutine_name AS handler, e.cooperation_lineage AS lineage
-        FROM scoop.message_event e WHERE e.type = 'SEEN' AND e.message_id = requested.id OFFSET 0
-    ) seen
-    -- a count, so that this is no join: then it is looked up, one by one
-    WHERE (
-        SELECT count(*) FROM scoop.message_event e
-        WHERE e.type = 'ROLLING_BACK' AND e.coroutine_name = seen.handler AND e.message_id = requested.id
-    ) = 0
+           nullif(coalesce(context, '{}') || coalesce(context_of_parent, '{}'), '{}')
+    FROM committed
     RETURNING root, id, parent, handler
-),
-unended AS (
-    -- one by one: the table may have been empty when it was analysed
-    DELETE FROM scoop.ended_run e
-    WHERE e.ctid = ANY (ARRAY(
-        SELECT ended.ctid FROM child_run r
-        CROSS JOIN LATERAL (SELECT e.ctid FROM scoop.ended_run e WHERE e.root = r.root AND e.id = r.id OFFSET 0) ended))
 ),
 -- a part of the hierarchy may have been requested to roll back before
 inserted_events AS (

@@ -38,6 +38,7 @@ async fn clock_put_back_records_no_rollback_before_its_run() -> Result<()> {
     let run = Run::launch((Unrepeatable,), Root).await?;
     run.root.ends().await?;
     run.db.execute("UPDATE scoop.message_event SET created_at = created_at + interval '1 hour'").await;
+    run.db.execute("UPDATE scoop.ended_run SET ended_at = ended_at + interval '1 hour'").await;
     assert_eq!(run.scoop.rollback(run.root.id(), "undo").await?, RollbackAnswer::Accepted);
     run.root.ends().await?;
     run.history().await.of(&["cannot-be-undone"]).expect(

@@ -186,9 +186,6 @@ impl State {
             (row.state, row.owner) = (RowState::Running, Some(worker));
             row.signal = None;
             row.last_event_at = later(now, row.last_event_at);
-            if row.is_unclaimed() && row.rollback_requested {
-                row.rollback_started_at = Some(now);
-            }
             let keeps = is_injected(Bug::TakeOverLiving) && row.attempts > 0;
             row.epoch += i64::from(!keeps);
         })?;
@@ -249,9 +246,7 @@ impl State {
 
     fn failed_children(&self, run: RowKey) -> Vec<ChildFailure> {
         let mut ended: Vec<_> = self.children(run).filter(|child| child.state.has_ended()).collect();
-        ended.sort_by_key(|child| {
-            (child.rollback_started_at.is_none(), child.rollback_started_at, child.id())
-        });
+        ended.sort_by_key(|child| (child.rollback_since.is_none(), child.rollback_since, child.id()));
         let failure = |child: &WorkingRow| ChildFailure {
             rolled_back: child.failure.clone().unwrap_or_else(no_failure),
             rollback_failed: child.rollback_failure.clone().filter(|_| child.state == RowState::Failed),

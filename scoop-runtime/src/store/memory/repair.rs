@@ -316,12 +316,14 @@ impl EventLog {
     /// Whether the parent run launched this message during its rollback.
     fn compensates(&self, message: Uuid) -> bool {
         let emitted = self.of_message(message, EventKind::Emitted).next();
-        emitted.is_some_and(|emitted| {
-            let mut above = self.of_run(emitted.lineage.id());
-            let turned =
-                above.find(|event| event.kind == EventKind::RollingBack && event.handler == emitted.handler);
-            turned.is_some_and(|turned| emitted.at > turned.at)
-        })
+        emitted.is_some_and(|emitted| self.is_of_rollback(emitted))
+    }
+
+    /// Whether this event of a run is of its rollback.
+    fn is_of_rollback(&self, event: &Event) -> bool {
+        let mut of_run = self.of_run(event.lineage.id());
+        let turned = of_run.find(|it| it.kind == EventKind::RollingBack && it.handler == event.handler);
+        turned.is_some_and(|turned| event.at > turned.at)
     }
 }
 
@@ -344,7 +346,7 @@ impl Hierarchy {
 
     fn concerned(&self, row: &WorkingRow, topology: &[Registration]) -> ConcernedRun {
         let record = &self.record;
-        let suspended = record.suspended(row.id()).filter(|it| Some(it.at) > row.rollback_started_at);
+        let suspended = record.suspended(row.id()).filter(|it| record.is_of_rollback(it));
         let gave_up = row.rollback_failure.as_ref().is_some_and(|it| it.kind.ends_with("GaveUpException"));
         ConcernedRun {
             lineage: row.lineage.clone(),

@@ -80,7 +80,6 @@ impl WorkingRow {
         self.context = knows.clone();
         (self.giving_up, self.give_up_at) = (false, None);
         self.rollback_since = turned.or(self.rollback_since);
-        self.rollback_started_at = turned.or(self.rollback_started_at);
         self.last_event_at = step.last_event;
         (self.execution, self.execution_since, self.payload_of) = (0, None, None);
         (self.attempts, self.retries, self.reason) = (0, 0, None);
@@ -334,7 +333,6 @@ impl State {
             row.giving_up &= !settlement.turns_back;
             row.give_up_at = give_up_at;
             row.rollback_since = since;
-            row.rollback_started_at = turned.or(row.rollback_started_at);
             row.last_event_at = step.last_event;
             if let Some(anew) = &settlement.anew {
                 (row.execution, row.execution_since) = (anew.number, Some(step.last_event));

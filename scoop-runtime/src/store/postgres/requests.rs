@@ -114,7 +114,7 @@ impl RequestStorage for PostgresStore {
         if state.try_get::<i64, _>("handled")? == 0 {
             return Ok(RollbackStart::NoHandlers);
         }
-        let turned_back = state.try_get("rollback_requested")? || state.try_get::<i64, _>("done")? == 0;
+        let turned_back = state.try_get("rollback_requested")? || state.try_get::<i64, _>("committed")? == 0;
         if turned_back && !state.try_get("failed_itself")? {
             return Ok(RollbackStart::RolledBack);
         }

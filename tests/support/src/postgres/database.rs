@@ -102,7 +102,7 @@ impl Database {
             ("kept_hierarchy", &["since"]),
             ("kept_key", &["until"]),
             ("ended_run", &["ended_at"]),
-            ("run", &["last_event_at", "rollback_since", "rollback_started_at", "execution_since"]),
+            ("run", &["last_event_at", "rollback_since", "execution_since"]),
         ];
         // No program deletes hierarchies meanwhile: it locks the same rows in another order.
         let mut sql = String::from("BEGIN; LOCK TABLE scoop.retention IN EXCLUSIVE MODE;");

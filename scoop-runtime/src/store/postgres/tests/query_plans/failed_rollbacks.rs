@@ -8,13 +8,16 @@ const FAILED_CHILDREN: &str = "
     SELECT md5('{of} message' || n)::uuid, 'EMITTED', 'many', 'step', ARRAY[md5('{of}')::uuid, md5('{of} run')::uuid],
            now() + CASE WHEN n % 2 = 0 THEN interval '5 s' ELSE '3 s' END
     FROM generate_series(1, {of}) n;
+    INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage, created_at)
+    SELECT md5('{of} message0')::uuid, 'ROLLING_BACK', 'many', ARRAY[md5('{of}')::uuid, md5('{of} run')::uuid],
+           now() + interval '4 s';
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, state, step, handler_iteration, rolling_back, failure,
-         rollback_failure, rollback_started_at, ready_at, epoch, last_event_at)
+         rollback_failure, ready_at, epoch, last_event_at)
     SELECT md5('{of}')::uuid, id, CASE WHEN n > 0 THEN md5('{of} run')::uuid END,
            array_remove(ARRAY[md5('{of}')::uuid, CASE WHEN n > 0 THEN md5('{of} run')::uuid END, id], NULL),
            md5('{of} message' || n)::uuid, 'many', 'many', 'failed', 'step', CASE n WHEN 0 THEN 0 END, true, '{}', '{}',
-           now() + interval '4 s', now() + (9 + (n = 0)::int) * interval '1 s', 1, now()
+           now() + (9 + (n = 0)::int) * interval '1 s', 1, now()
     FROM generate_series(0, {of}) n
     CROSS JOIN LATERAL (SELECT md5('{of} run' || CASE n WHEN 0 THEN '' ELSE n::text END)::uuid AS id) ids";
 
@@ -24,9 +27,9 @@ const FAILED_CHAIN: &str = "
     SELECT md5('{of} message1')::uuid, 'SEEN', 'many', ARRAY[md5('{of} run0')::uuid, md5('{of} run1')::uuid];
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, state, step, handler_iteration, rolling_back, failure,
-         rollback_failure, rollback_started_at, ready_at, epoch, last_event_at)
+         rollback_failure, ready_at, epoch, last_event_at)
     SELECT lineage[1], lineage[n + 1], CASE WHEN n > 1 THEN lineage[n] END, lineage, md5('{of} message' || n)::uuid, 'many', 'many',
-           'failed', 'step', CASE WHEN n < {of} THEN 0 END, true, '{}', '{}', now(),
+           'failed', 'step', CASE WHEN n < {of} THEN 0 END, true, '{}', '{}',
            now() + ({of} - n) * interval '1 ms', 1, now()
     FROM generate_series(1, {of}) n
     CROSS JOIN LATERAL (SELECT ARRAY(
