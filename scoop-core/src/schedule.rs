@@ -48,7 +48,7 @@ pub enum Overlap {
     /// Two runs are active at once.
     #[default]
     Allow,
-    /// The time is skipped. A stuck run has not ended.
+    /// The time is skipped. A stuck run has not ended; one whose rollback failed has.
     Skip,
 }
 
