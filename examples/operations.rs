@@ -11,7 +11,6 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 use scoop::prelude::*;
 use scoop::{FailedCompensation, Handle, RepairAnswer, RunId};
@@ -93,9 +92,7 @@ async fn main() -> Result<ExitCode> {
         scoop.skip(run_of(&scoop, second).await?, "it was for free").source("support").await?,
         scoop.resolve(run_of(&scoop, third).await?, "paid in cash, ticket 4711").source("support").await?,
     ];
-    while !first.tree().await?.to_string().contains("AWAITING OPERATOR") {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    println!("after a retry: {}", first.wait().await?);
     bank.open.store(true, Ordering::Relaxed);
     let answer = scoop.retry(run_of(&scoop, first).await?).source("the day shift").await?;
 
