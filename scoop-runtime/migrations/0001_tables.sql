@@ -530,7 +530,7 @@ CREATE TYPE scoop.run_outcome AS ENUM (
 );
 
 -- One row for each run that has ended: what it was, and what became of it. The statement that ends a run adds it. A run that is to be
--- rolled back after all leaves it again. A failed run is in `run`, too, until its parent has recorded the failure.
+-- rolled back after all moves back into `run`. One that was rolled back is in `run`, too, until its parent has recorded the failure.
 CREATE TABLE scoop.ended_run (
     root             uuid NOT NULL,
     id               uuid NOT NULL,

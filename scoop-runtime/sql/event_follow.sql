@@ -1,7 +1,7 @@
 -- Which events did these transactions write? A page of them, in the order of their ids. Reads the events from the id $1 on up
--- to the last one of the page; those before are of earlier transactions, or of an earlier page. The number of a transaction has 64 bits, of which a row has 32. The page ends before
--- its failures have more than about 4 MiB: `found` is how many events it would have had. Of a lineage only the first and the last
--- id are returned, since a forged one may have millions.
+-- to the last one of the page; those before are of earlier transactions, or of an earlier page. The number of a transaction has
+-- 64 bits, of which a row has 32. The page ends before its failures have more than about 4 MiB: `found` is how many events it
+-- would have had. Of a lineage only the first and the last id are returned, since a forged one may have millions.
 -- Locks: nothing.
 -- $1 greater ids than this; $2 of this transaction and later ones, $3 before this one, $4 visible in this snapshot; $5 without
 -- these; $6 of this handler and $7 of this hierarchy, null for all; $8 how many; $9 whether with failures

@@ -9,7 +9,7 @@ WITH pending AS MATERIALIZED (
     FOR UPDATE
 ),
 recorded AS MATERIALIZED (
-    SELECT p.*, e.*
+    SELECT p.*, e.*, e.rollback_failure IS NOT NULL AND NOT e.is_undone AS rests
     FROM pending p
     CROSS JOIN LATERAL (
         SELECT max(e.created_at) FILTER (WHERE e.type <> 'ROLLING_BACK') AS at,
@@ -33,25 +33,26 @@ recorded AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM scoop.run r USING recorded e
-    WHERE r.root = e.root AND r.id = e.id AND (e.rollback_failure IS NULL OR e.is_undone) AND (e.parent IS NULL OR NOT e.has_failed)
+    WHERE r.root = e.root AND r.id = e.id AND NOT e.rests AND (e.parent IS NULL OR NOT e.has_failed)
 ),
 inserted_end AS (
     INSERT INTO scoop.ended_run
-        (root, id, parent, lineage, message_id, topic, handler, outcome, failure, context, ended_at)
+        (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)
     SELECT e.root, scoop.run_id(e.begun_lineage), e.parent, e.begun_lineage, e.message_id, e.topic, e.handler,
            CASE WHEN e.has_failed THEN 'rolled_back' ELSE 'committed' END::scoop.run_outcome,
-           e.failure, e.context, e.at
+           e.failure, e.rollback_failure, e.context, e.at
     FROM recorded e
-    WHERE (e.rollback_failure IS NULL OR e.is_undone)
+    WHERE NOT e.rests
     -- the pending row may be a copy of one that has ended here
     ON CONFLICT DO NOTHING
 ),
 failed AS (
     UPDATE scoop.run r
-    SET state = CASE WHEN (e.rollback_failure IS NULL OR e.is_undone) THEN 'ended' ELSE 'failed' END::scoop.run_state, rolling_back = true,
+    SET state = CASE WHEN e.rests THEN 'failed' ELSE 'ended' END::scoop.run_state, rolling_back = true,
         rollback_since = e.turned_at, failure = e.failure, rollback_failure = e.rollback_failure,
-        id = scoop.run_id(e.begun_lineage), lineage = e.begun_lineage, step = e.failed_part, handler_iteration = e.handling, give_up_at = NULL, last_event_at = e.at, ready_at = e.at
+        id = scoop.run_id(e.begun_lineage), lineage = e.begun_lineage, step = e.failed_part, handler_iteration = e.handling,
+        give_up_at = NULL, last_event_at = e.at, ready_at = e.at
     FROM recorded e
-    WHERE r.root = e.root AND r.id = e.id AND e.has_failed AND (e.parent IS NOT NULL OR NOT (e.rollback_failure IS NULL OR e.is_undone))
+    WHERE r.root = e.root AND r.id = e.id AND e.has_failed AND (e.rests OR e.parent IS NOT NULL)
 )
 SELECT e.root, e.parent AS id, e.at FROM recorded e
