@@ -174,10 +174,11 @@ impl PostgresStore {
             .unwrap();
     }
 
-    /// Begins a change of the living workers: claims with the former topology take nothing. It is the first statement
-    /// of its transaction, so that two such transactions lock the rows of workers in one order. It waits for refusals
-    /// under way, so that [`PostgresStore::reconsider`] sees their result.
+    /// Begins a change of the living workers: claims with the former topology take nothing. It comes first in its
+    /// transaction, and lets one such transaction run at a time. It waits for refusals under way, so that
+    /// [`PostgresStore::reconsider`] sees their result.
     pub(super) async fn lock_topology(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
+        sqlx::query(self.sql.topology_lock.clone()).execute(&mut *connection).await?;
         sqlx::query(self.sql.topology_change.clone()).execute(connection).await?;
         Ok(())
     }

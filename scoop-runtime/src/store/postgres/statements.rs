@@ -313,6 +313,7 @@ statements! {
     step_unhandled,
     store_sizes,
     topology_change,
+    topology_lock,
     topology_read,
     worker_acknowledge,
     worker_any_dead,

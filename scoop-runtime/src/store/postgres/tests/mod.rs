@@ -30,8 +30,8 @@ use crate::settings::Backoff;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
     ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, CommittedParent, FreeStorage as _, Lanes, LaunchResult,
-    LaunchStorage as _, NewMessage, ParentRef, QUEUE_MAX, QueueCursors, RowState, SettleStorage as _,
-    Settlement, SubscriptionStorage as _, WakeOptions, WakeStorage as _,
+    LaunchStorage as _, NewMessage, ParentRef, QUEUE_MAX, QueueCursors, Registered, RowState,
+    SettleStorage as _, Settlement, SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
 
 /// Pauses that no test waits for.
@@ -542,6 +542,34 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         let woken = store.wake_and_claim(parent, claimer(worker), &lanes, options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
     }
+    done(pool).await;
+}
+
+/// Else the rows of workers that neither has seen would be locked in no order, by a publication of limits, for example.
+#[tokio::test]
+async fn change_of_the_topology_waits_for_the_one_before_also_without_workers() {
+    let pool = database("topology_lock").await;
+    let (store, worker, _) = launching(&pool).await;
+    sqlx::query("DELETE FROM scoop.worker").execute(&pool).await.unwrap();
+    let mut first = store.sessions().begin_with(READ_COMMITTED).await.unwrap();
+    store.lock_topology(&mut first).await.unwrap();
+    let second = async {
+        let mut tx = store.sessions().begin_with(READ_COMMITTED).await.unwrap();
+        store.lock_topology(&mut tx).await.unwrap();
+        let seen: Vec<Uuid> =
+            sqlx::query_scalar("SELECT id FROM scoop.worker").fetch_all(&mut *tx).await.unwrap();
+        tx.rollback().await.unwrap();
+        seen
+    };
+    let meanwhile = async {
+        blocked(&pool).await;
+        let registered =
+            Registered { worker, topics: &[], handlers: &[], definitions: &[], started_at: None };
+        store.register_on(&mut first, 1, registered).await.unwrap();
+        first.commit().await.unwrap();
+    };
+    let (seen, ()) = tokio::join!(second, meanwhile);
+    assert_eq!(seen, [worker]);
     done(pool).await;
 }
 
