@@ -57,7 +57,7 @@ pub trait Message: Stored + Send + Sync + 'static {
     const REDACTED: &'static [&'static str] = &[];
 }
 
-/// For how long finished hierarchies are kept after their last event, by their outcome.
+/// For how long finished hierarchies are kept after their end, by their outcome.
 ///
 /// `None` is the time of the program, [`Duration::MAX`] means for ever. A hierarchy with a failed rollback is never deleted.
 ///

@@ -209,18 +209,11 @@ CREATE TABLE scoop.redaction (
     PRIMARY KEY (topic, field)
 );
 
--- The place of the deletion of finished hierarchies: one row. It reads all events once, in the order of their ids.
+-- Which worker deletes finished hierarchies: one row.
 CREATE TABLE scoop.retention (
     is_only     boolean PRIMARY KEY DEFAULT true CHECK (is_only),
-    after_event uuid NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',
-    taken_by    uuid,         -- the worker that deletes now,
-    taken_until timestamptz,  -- unless it is dead
-    -- Events of open transactions are later than this.
-    complete_until timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- What this transaction and later ones write is later than this time. When all before it have ended, the time above
-    -- becomes this one.
-    sampled_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
-    sampled_transaction xid8 NOT NULL DEFAULT pg_snapshot_xmax(pg_current_snapshot())
+    taken_by    uuid,
+    taken_until timestamptz
 );
 INSERT INTO scoop.retention DEFAULT VALUES;
 
@@ -232,18 +225,15 @@ CREATE TABLE scoop.kept_key (
 );
 CREATE INDEX kept_key_until ON scoop.kept_key (until);
 
--- The hierarchies that the place has passed, and that are kept.
+-- The hierarchies that the deletion looks at when their time has come: those that it has put off, and those without a handler.
+-- It finds all others by the ends of their runs.
 CREATE TABLE scoop.kept_hierarchy (
-    root  uuid PRIMARY KEY,
-    -- The topic of its first message, and committed or rolled_back, with the time of its last event. Otherwise an empty
-    -- topic and later, with the time at which to look at it again; or undeletable, if its deletion or its archive failed.
-    topic varchar(63) NOT NULL,
-    kind  varchar(11) NOT NULL CHECK (kind IN ('committed', 'rolled_back', 'later', 'undeletable')),
-    since timestamptz NOT NULL,
-    failures int NOT NULL DEFAULT 0,  -- of its deletion or its archive, so far
+    root     uuid PRIMARY KEY,
+    until    timestamptz NOT NULL,
+    failures int NOT NULL DEFAULT 0,  -- of its deletion or its archive, one after the other
     error    text                     -- of the last one
 );
-CREATE INDEX kept_hierarchy_due ON scoop.kept_hierarchy (topic, kind, since);
+CREATE INDEX kept_hierarchy_due ON scoop.kept_hierarchy ((failures > 0), until);
 
 -- Entities: the states that follow from their events. One without an event may have a row, with no state.
 CREATE TABLE scoop.entity (
@@ -544,6 +534,7 @@ CREATE TABLE scoop.ended_run (
     rollback_failure jsonb,  -- why its rollback had failed the last time, if an operator has repaired it
     context          jsonb,
     ended_at         timestamptz NOT NULL,  -- the time of its last event
+    put_off          boolean NOT NULL DEFAULT false,  -- the deletion of its hierarchy has a row of kept_hierarchy
     PRIMARY KEY (root, id)
 );
 ALTER TABLE scoop.ended_run
@@ -552,6 +543,8 @@ ALTER TABLE scoop.ended_run
 
 -- For lists: the newest ends of each outcome and handler.
 CREATE INDEX ended_run_listed ON scoop.ended_run (outcome, handler, ended_at, id);
+-- The hierarchies to delete, by the runs of their first messages.
+CREATE INDEX ended_run_due ON scoop.ended_run (topic, outcome, ended_at) WHERE cardinality(lineage) = 2 AND NOT put_off;
 
 -- Whether a run may be what ends its workers: its last two attempts or more have unknown results. A worker executes one
 -- such run at a time, so that those which are not the cause are not hit again.

@@ -12,7 +12,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 --                    about failures
 -- 0007_launches      launch: messages with the runs of their handlers; send_signal: signals
 -- 0008_queue_limits  lease_places: places in queues with a limit; waiting_runs: the length of a queue
--- 0009_retention     prune: deletion of a hierarchy at rest; retention_next: which ones are next; prune_signals, prune_keys
+-- 0009_retention     prune: deletion of a finished hierarchy; retention_next: which ones are next; prune_signals, prune_keys
 -- 0010_version       schema_version
 --
 -- From the first release on a later version of a function takes another name, since programs of both versions may run.

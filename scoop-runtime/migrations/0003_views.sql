@@ -166,7 +166,7 @@ RETURN (
         CASE WHEN done.created_at IS NULL THEN r.failure END,
         NULL::jsonb,
         CASE WHEN done.created_at IS NULL THEN r.context ELSE done.context END,
-        coalesce(done.created_at, r.last_event_at)
+        coalesce(done.created_at, r.last_event_at), false
     )::scoop.ended_run
     FROM (SELECT) AS always
     LEFT JOIN LATERAL (

@@ -80,7 +80,7 @@ BEGIN
         INSERT INTO scoop.message_event (message_id, type, cooperation_lineage, context)
         SELECT a.id, 'EMITTED', ARRAY[a.root], nullif(a.context, '{}')
         FROM accepted a JOIN published USING (id)
-        RETURNING message_id, created_at
+        RETURNING message_id, created_at, cooperation_lineage[1] AS root
     ),
     delivered AS (
         INSERT INTO scoop.run
@@ -95,9 +95,14 @@ BEGIN
             JOIN scoop.handler h ON h.topic = a.topic AND h.retired_at IS NULL
         ) d
         JOIN recorded r ON r.message_id = d.id
-        RETURNING handler
+        RETURNING handler, message_id
     )
-    SELECT (SELECT count(*) FROM published), ARRAY(SELECT DISTINCT d.handler::text FROM delivered d),
+    SELECT (SELECT count(*) FROM published),
+           ARRAY(
+               SELECT DISTINCT d.handler::text FROM delivered d
+               UNION ALL
+               SELECT kept FROM recorded r CROSS JOIN LATERAL scoop.keep_unhandled(r.root) AS kept
+               WHERE NOT EXISTS (SELECT FROM delivered d WHERE d.message_id = r.message_id)),
            (SELECT r.topic FROM refusal r), (SELECT r.required FROM refusal r)
     INTO launched, handlers, refused, refused_type;
 END $$;

@@ -1,16 +1,12 @@
 -- Since when are transactions open that write? A time before the beginning of each of this database. A transaction that begins to
 -- write after this statement has begun does so later than that: read the end of the record after it.
 -- A role that is no member of `pg_read_all_stats` does not see since when transactions of other roles are open, and nothing
--- tells when a prepared one began. Beside such transactions, the time is the one that retention has found to be before all open
--- ones; an hour ago, if that one is older.
+-- tells when a prepared one began. Beside such transactions, the time is an hour ago.
 -- Locks: nothing.
 SELECT least(
            statement_timestamp(), open.since,
            CASE WHEN open.is_hidden OR EXISTS (SELECT FROM pg_prepared_xacts p WHERE p.database = current_database())
-                -- a time to come says nothing: the clock was set back
-                THEN greatest((SELECT r.complete_until FROM scoop.retention r
-                               WHERE r.is_only AND r.complete_until <= statement_timestamp()),
-                              statement_timestamp() - interval '1 hour')
+                THEN statement_timestamp() - interval '1 hour'
            END) AS at
 FROM (
     SELECT min(a.xact_start) AS since, coalesce(bool_or(a.xact_start IS NULL), false) AS is_hidden

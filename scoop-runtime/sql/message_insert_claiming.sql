@@ -74,6 +74,11 @@ begun AS (
     WHERE state = 'running'
 )
 SELECT (SELECT count(*) FROM inserted_messages) AS launched,
-       ARRAY(SELECT DISTINCT handler FROM delivered WHERE state = 'ready')::text[] AS handlers,
+       ARRAY(
+           SELECT DISTINCT handler::text FROM delivered WHERE state = 'ready'
+           UNION ALL
+           SELECT kept FROM inserted_events m CROSS JOIN LATERAL scoop.keep_unhandled(m.root) AS kept
+           WHERE NOT EXISTS (SELECT FROM delivered d WHERE d.message_id = m.message_id)
+       ) AS handlers,
        ARRAY(SELECT id FROM delivered WHERE state = 'running') AS claimed,
        (SELECT topic FROM refused)::text AS refused, (SELECT required FROM refused) AS refused_type

@@ -34,6 +34,10 @@ delivered AS (
                END AS run
         FROM scoop.handler h WHERE h.topic OPERATOR(pg_catalog.=) m.topic AND h.retired_at IS NULL OFFSET 0
     ) h
-    RETURNING handler
+    RETURNING handler, message_id
 )
 SELECT DISTINCT handler::pg_catalog.text FROM delivered
+UNION ALL
+SELECT kept
+FROM launched m CROSS JOIN LATERAL scoop.keep_unhandled(m.root) AS kept
+WHERE NOT EXISTS (SELECT FROM delivered d WHERE d.message_id OPERATOR(pg_catalog.=) m.id)

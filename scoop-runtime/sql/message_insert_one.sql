@@ -26,3 +26,5 @@ delivered AS (
     RETURNING handler
 )
 SELECT handler::pg_catalog.text FROM delivered
+UNION ALL
+SELECT kept FROM scoop.keep_unhandled($2) AS kept WHERE NOT EXISTS (SELECT FROM delivered)

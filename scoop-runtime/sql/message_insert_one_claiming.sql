@@ -37,3 +37,5 @@ inserted_events AS (
     FROM delivered WHERE state = 'running'
 )
 SELECT id, handler::text, state = 'running' AS claimed FROM delivered
+UNION ALL
+SELECT $2, kept, false FROM scoop.keep_unhandled($2) AS kept WHERE NOT EXISTS (SELECT FROM delivered)

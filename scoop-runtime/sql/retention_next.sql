@@ -2,4 +2,4 @@
 -- Locks: the row of retention, without waiting for it.
 -- $1 my worker, $2 for how many seconds committed hierarchies are kept, $3 others, $4 how many hierarchies at most,
 -- $5 whether it has an archive
-SELECT n.roots, n.next_event, n.is_more, n.behind FROM scoop.retention_next($1, $2, $3, $4, $5) n
+SELECT n.roots, n.is_more, n.behind FROM scoop.retention_next($1, $2, $3, $4, $5) n

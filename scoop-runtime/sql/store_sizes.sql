@@ -14,7 +14,7 @@ SELECT greatest(pg_stat_get_live_tuples('scoop.run'::regclass) - 3000, 0) AS unf
            WHERE r.state = 'failed' AND r.ready_at >= '-infinity' LIMIT 1000
        ) few) AS failed_runs,
        (SELECT count(*) FROM (
-           SELECT FROM scoop.kept_hierarchy k WHERE k.topic = '' AND k.kind = 'undeletable' LIMIT 1000
+           SELECT FROM scoop.kept_hierarchy k WHERE (k.failures > 0) IS TRUE LIMIT 1000
        ) few) AS undeletable,
        pg_total_relation_size('scoop.run'::regclass) AS working_set_bytes,
        pg_total_relation_size('scoop.message'::regclass) + pg_total_relation_size('scoop.message_event'::regclass)

@@ -66,8 +66,8 @@ async fn doctor_names_what_is_wrong_and_what_to_do() {
 
     shop.db
         .execute(
-            "INSERT INTO scoop.kept_hierarchy (root, topic, kind, since, failures, error)
-             VALUES (gen_random_uuid(), '', 'undeletable', now(), 2, 'a foreign key of table note')",
+            "INSERT INTO scoop.kept_hierarchy (root, until, failures, error)
+             VALUES (gen_random_uuid(), now(), 2, 'a foreign key of table note')",
         )
         .await;
     let kept = shop.run(&["doctor", "--json"]).await;

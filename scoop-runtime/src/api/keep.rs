@@ -6,9 +6,9 @@ use crate::{Builder, SetupError};
 
 /// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::keep`].
 ///
-/// By default those that committed are kept for 7 days, and those with a run that was rolled back, or that no handler took,
-/// for 30 days. Those that are unfinished, or that an operator has to settle, are always kept. The time begins with the last
-/// event of a hierarchy.
+/// By default those whose first message was handled without a rollback are kept for 7 days, and the others, also those that no
+/// handler took, for 30 days. Those that are unfinished, or that an operator has to settle, are always kept. The time begins with
+/// the end of the last run of a hierarchy.
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -51,14 +51,14 @@ impl Keep {
         self
     }
 
-    /// The time for hierarchies with a run that was rolled back, and for those without a handler, an hour at least;
+    /// The time for those of which a run of the first message was rolled back, or without a handler, an hour at least;
     /// [`Duration::MAX`] is for ever, as is any time above a thousand years.
     pub fn rolled_back(mut self, time: Duration) -> Self {
         self.rolled_back = time;
         self
     }
 
-    /// The time for which the [unique](crate::Launch::unique) key of a launch counts after the last event of its hierarchy,
+    /// The time for which the [unique](crate::Launch::unique) key of a launch counts after the end of its hierarchy,
     /// whether or not that is deleted; [`Duration::MAX`] is for ever. By default a key counts as long as its hierarchy is kept.
     ///
     /// A key that outlives its hierarchy costs two rows, of some 150 bytes.

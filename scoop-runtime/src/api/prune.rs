@@ -11,9 +11,7 @@ use uuid::Uuid;
 use super::operators::{ListItem, ListRequest};
 use super::{Archive, KEEP_MIN};
 use crate::error::{is_of_setup, is_refused};
-use crate::store::{
-    PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict, Store,
-};
+use crate::store::{PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::format::utc;
 use crate::util::patience::{GivenUp, Trial};
@@ -41,7 +39,7 @@ pub struct Pruned {
     /// The number of deleted keys of launches that had outlived their hierarchies: see
     /// [`Keep::unique_keys`](crate::Keep::unique_keys).
     pub unique_keys: u64,
-    /// The hierarchies that began before the given time and are kept.
+    /// The hierarchies with a run whose last event is older than the given age, and that are kept.
     pub kept: KeptHierarchies,
     /// Whether the [limit](Prune::limit) was reached, so that there may be more hierarchies.
     pub more: bool,
@@ -51,9 +49,9 @@ pub struct Pruned {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeptHierarchies {
-    /// An event is younger than the given age.
+    /// Another run ended later.
     pub recent: u64,
-    /// A run has not ended, or the events do not show its end.
+    /// A run has not ended.
     pub unfinished: u64,
     /// A rollback failed, and no operator has settled it.
     pub failed: u64,
@@ -208,7 +206,7 @@ pub struct Prune {
 }
 
 impl Prune {
-    /// Restricts the deletion to hierarchies without an event in this time, by the clock of the server: an hour at
+    /// Restricts the deletion to hierarchies whose last run ended before this time, by the clock of the server: an hour at
     /// least; 30 days by default.
     pub fn older_than(mut self, age: Duration) -> Self {
         self.age = age;
@@ -265,7 +263,7 @@ impl Prune {
         pruned: &mut Pruned,
         refused: &mut RefusedDeletions,
     ) -> Result<(), RuntimeError> {
-        let mut after = PrunePlace::FIRST;
+        let mut after = Uuid::nil();
         let mut batch = PruneBatch::default();
         loop {
             let page = self.trial().endure(|_| self.scoop.store().prune_page(after, self.age)).await;
@@ -433,8 +431,8 @@ impl Scoop {
     /// Deletes the record of hierarchies that finished long ago, and old signals. Await it for the counts. [`Prune`] has
     /// methods that set the age and the number of hierarchies, and one that only counts.
     ///
-    /// A hierarchy is deleted as a whole, in one transaction, if it is at rest: committed, rolled back, or without a
-    /// handler. One is kept if anything of it is unfinished, stuck or failed, or still needed:
+    /// A hierarchy is deleted as a whole, in one transaction. One is kept if a run of it is unfinished, stuck or failed, or if it
+    /// is still needed:
     /// [`KeptHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
     /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///
@@ -443,9 +441,7 @@ impl Scoop {
     /// kept](crate::Keep::unique_keys). The messages that are events of an entity
     /// stay.
     ///
-    /// The call reads the events that are old enough and that the [automatic deletion](crate::Builder::keep) has not passed,
-    /// a thousand in one query, and the list of the hierarchies that this has passed and kept. It deletes as many
-    /// hierarchies in one transaction as take about 50 ms.
+    /// The call reads all runs, a thousand in one query, and deletes as many hierarchies in one transaction as take about 50 ms.
     ///
     /// # Errors
     ///

@@ -150,7 +150,6 @@ async fn settle(
             let text = telemetry::refusal(&error);
             let topic = engine.store.put_off(root, &text, retry_after(engine)).await?;
             refused.add(root, Some(topic), text);
-            // The place goes on.
             settlement.due.roots.clear();
             engine.store.settle_due(worker, keep, &settlement).await?;
         }
@@ -166,8 +165,7 @@ fn retry_after(engine: &Engine) -> Duration {
 
 /// Leaves the rest to other processes, which would wait for minutes if this one still had it.
 async fn release(engine: &Engine) -> sqlx::Result<()> {
-    let nothing =
-        DueHierarchies { roots: vec![], next: Uuid::nil(), rest: Rest::Nothing, behind: Duration::ZERO };
+    let nothing = DueHierarchies { roots: vec![], rest: Rest::Nothing, behind: Duration::ZERO };
     let settlement = DueSettlement { due: nothing, archived: None, retry_after: Duration::ZERO };
     engine.store.settle_due(engine.worker, engine.settings.keep, &settlement).await?;
     Ok(())

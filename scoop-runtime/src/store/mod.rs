@@ -60,8 +60,8 @@ pub(crate) use requests::{
 };
 pub use requests::{FormerHandler, RegisteredHandler};
 pub(crate) use retention::{
-    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes,
-    PruneVerdict, Rest,
+    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
+    Rest,
 };
 pub use schedule::RegisteredSchedule;
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
@@ -554,10 +554,10 @@ storage! {
 
     /// Deletion of finished hierarchies, and of signals that reach no run any more.
     trait RetentionStorage {
-        /// A page of the hierarchies that began before this age, without a look at their state.
-        async fn prune_page(&self, after: PrunePlace, age: Duration) -> PrunePage;
+        /// A page of the hierarchies with a run whose last event is older than this age, without a look at the others.
+        async fn prune_page(&self, after: Uuid, age: Duration) -> PrunePage;
 
-        /// Deletes those of these hierarchies that are at rest and have no younger event. One transaction.
+        /// Deletes those of these hierarchies that have ended before this age. One transaction.
         async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> Vec<PruneResult>;
 
         /// Those of these hierarchies that would be deleted.
@@ -573,15 +573,15 @@ storage! {
         /// another time. `None` if another worker deletes.
         async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies>;
 
-        /// Deletes those of these hierarchies that are due and archived, and remembers the others. One transaction. Does nothing,
-        /// and returns no result, if another worker has taken the place meanwhile; none takes it before the commit.
+        /// Deletes those of these hierarchies that are due and archived, and puts the others off. One transaction. Does nothing,
+        /// and returns no result, if another worker has taken the turn meanwhile; none takes it before the commit.
         async fn settle_due(&self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult>;
 
-        /// Remembers a hierarchy whose deletion or archive failed, to be tried again later: after a further failure twice as late, up
+        /// Puts off a hierarchy whose deletion or archive failed: after a further failure by twice the time, up
         /// to 32 times. Returns its topic.
         async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> String;
 
-        /// The hierarchies that were put off, the one that is tried again first at the beginning.
+        /// The hierarchies that could not be deleted, the one that is tried again first at the beginning.
         async fn undeletable(&self, limit: u32) -> Vec<Undeletable>;
 
         /// Deletes signals that have reached no run since this age.

@@ -45,38 +45,22 @@ impl Default for PruneBatch {
     }
 }
 
-/// A position among the hierarchies that a [prune](crate::Scoop::prune) looks at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum PrunePlace {
-    /// After this hierarchy, among those that the automatic deletion has passed and that are kept.
-    Kept(Uuid),
-    /// After this event, in the order of their ids.
-    Events(Uuid),
-}
-
-impl PrunePlace {
-    pub(crate) const FIRST: Self = Self::Kept(Uuid::nil());
-}
-
 /// Hierarchies that may be old enough to be deleted.
 #[derive(Debug, Default)]
 pub(crate) struct PrunePage {
     pub(crate) roots: Vec<Uuid>,
     /// Those of them that could not be deleted the last time.
     pub(crate) put_off: Vec<Uuid>,
-    /// Where the next page begins; `None` at the end.
-    pub(crate) next: Option<PrunePlace>,
+    /// The next page begins after this one; `None` at the end.
+    pub(crate) next: Option<Uuid>,
 }
 
 /// Hierarchies that may be due, for the automatic deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct DueHierarchies {
     pub(crate) roots: Vec<Uuid>,
-    /// The place after them.
-    pub(crate) next: Uuid,
     pub(crate) rest: Rest,
-    /// For how long the oldest of all that are due has been so: of the launches after the place, and of those that are
-    /// remembered.
+    /// For how long the oldest of them has been due.
     pub(crate) behind: Duration,
 }
 

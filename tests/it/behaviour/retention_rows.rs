@@ -227,6 +227,9 @@ async fn entity_messages_outlive_their_hierarchies_in_the_table() -> Result<()> 
          SELECT md5(n::text)::uuid, type::scoop.message_event_type, handler, (ARRAY[md5('root')::uuid, md5('run')::uuid])[:depth]
          FROM (VALUES (1, 'EMITTED', NULL, 1), (1, 'SEEN', 'till', 2), (2, 'EMITTED', 'till', 2),
                       (1, 'COMMITTED', 'till', 2)) events (n, type, handler, depth);
+         INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+         SELECT md5('root')::uuid, md5('run')::uuid, ARRAY[md5('root')::uuid, md5('run')::uuid], md5('1')::uuid, 'pay', 'till',
+                'committed', now();
          INSERT INTO scoop.entity_event (name, key, version, message_id, run)
          VALUES ('till', '7', 1, md5('2')::uuid, md5('run')::uuid)",
     )
@@ -267,7 +270,7 @@ async fn settle(db: &Database, worker: u8, last: bool) -> i64 {
         "SELECT count(*) FILTER (WHERE s.verdict = 'deleted')
          FROM scoop.retention_next(md5('{worker}')::uuid, 604800, 604800, 2, true) n
          CROSS JOIN LATERAL scoop.retention_settle(
-             md5('{worker}')::uuid, 604800, 604800, n.roots, n.roots, n.next_event, {last}, 60) s"
+             md5('{worker}')::uuid, 604800, 604800, n.roots, n.roots, {last}, 60) s"
     ))
     .await
 }
@@ -318,7 +321,7 @@ fn settle_one(
 ) -> sqlx::query::QueryScalar<'static, sqlx::Postgres, String, sqlx::postgres::PgArguments> {
     let settle =
         "SELECT s.verdict FROM scoop.retention_settle(md5('1')::uuid, 604800, 604800, ARRAY[$1], ARRAY[$1],
-        '00000000-0000-0000-0000-000000000000', true, 60) s";
+        true, 60) s";
     sqlx::query_scalar(settle).bind(root)
 }
 
@@ -359,58 +362,75 @@ async fn place_that_a_worker_took_before_the_clock_was_set_back_is_taken_over() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lag_is_that_of_the_oldest_due_hierarchy_passed_or_not() -> Result<()> {
+async fn lag_is_that_of_the_oldest_due_hierarchy_put_off_or_not() -> Result<()> {
     let (db, feeds) = (Database::new().await, open());
     let scoop = start(&db, &feeds).await?;
-    let days_behind = async |limit: u8| {
-        let behind = format!(
-            "SELECT round(n.behind / 86400)::bigint
-             FROM scoop.retention_next(md5('1')::uuid, 604800, 604800, {limit}, true) n"
-        );
-        db.number(&behind).await
+    let days_behind = async || {
+        let behind = "SELECT round(n.behind / 86400)::bigint
+             FROM scoop.retention_next(md5('1')::uuid, 604800, 604800, 9, true) n";
+        db.number(behind).await
     };
     assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
-    assert_eq!(days_behind(9).await, 0);
+    assert_eq!(days_behind().await, 0);
     db.grow_older(8 * DAY).await;
-    assert_eq!(days_behind(9).await, 1);
+    assert_eq!(days_behind().await, 1);
     db.execute(
-        "INSERT INTO scoop.kept_hierarchy (root, topic, kind, since)
-         SELECT gen_random_uuid(), topic, 'committed', now() - interval '10 days' FROM scoop.message",
+        "INSERT INTO scoop.kept_hierarchy (root, until) VALUES (gen_random_uuid(), now() - interval '3 days')",
     )
     .await;
-    assert_eq!(days_behind(9).await, 3);
-    db.execute("UPDATE scoop.kept_hierarchy SET since = now() - interval '7 days 1 minute'").await;
-    assert_eq!(days_behind(1).await, 1, "the place counts, too, if the batch is full");
+    assert_eq!(days_behind().await, 3);
     Ok(())
 }
 
-/// A place that went on would never come back.
+/// Each look would find it again.
 #[tokio::test(flavor = "multi_thread")]
-async fn kept_hierarchies_are_remembered_in_the_transaction_that_passes_them() -> Result<()> {
-    let (db, feeds) = (Database::new().await, Feeds::default());
+async fn hierarchy_that_is_kept_is_looked_at_again_after_an_eighth_of_its_age() -> Result<()> {
+    let (db, feeds) = (Database::new().await, open());
     let scoop = start(&db, &feeds).await?;
-    scoop.launch(Feed { cursor: 0, fails: false }).await?;
-    feeds.gate.arrivals(1).await;
+    let feed = scoop.launch(Feed { cursor: 0, fails: false }).await?;
+    assert_eq!(feed.ends().await?, Outcome::Committed);
     db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
     db.grow_older(8 * DAY).await;
-    let mut tx = db.pool().begin().await?;
     let sweep = "SELECT s.verdict FROM scoop.retention_next(md5('1')::uuid, 604800, 604800, 9, true) n
         CROSS JOIN LATERAL scoop.retention_settle(
-            md5('1')::uuid, 604800, 604800, n.roots, n.roots, n.next_event, true, 60) s";
-    let verdicts: Vec<String> = sqlx::query_scalar(sweep).fetch_all(&mut *tx).await?;
-    assert_eq!(verdicts, ["unfinished"]);
-    let at_start =
-        "SELECT count(*) FROM scoop.retention WHERE after_event = '00000000-0000-0000-0000-000000000000'";
-    assert_eq!(
-        (db.number(at_start).await, rows(&db, "kept_hierarchy").await),
-        (1, 0),
-        "not before the commit"
-    );
-    tx.commit().await?;
-    assert_eq!((db.number(at_start).await, rows(&db, "kept_hierarchy").await), (0, 1));
-    feeds.gate.open(10);
+            md5('1')::uuid, 604800, 604800, n.roots, n.roots, true, 60) s";
+    let look = async || db.texts(sweep).await;
+    // as if a run of it had begun after the look
+    let child = "INSERT INTO scoop.run (root, id, parent, lineage, message_id, topic, handler, last_event_at)
+         SELECT root, md5('child')::uuid, id, lineage || md5('child')::uuid, message_id, topic, 'absent', now()
+         FROM scoop.ended_run WHERE cardinality(lineage) = 2";
+    db.execute(child).await;
+    assert_eq!(look().await, ["unfinished"]);
+    let eighth = "SELECT count(*) FROM scoop.kept_hierarchy
+         WHERE until > now() + interval '23 hours' AND until < now() + interval '25 hours'";
+    assert_eq!(db.number(eighth).await, 1);
+    db.execute("DELETE FROM scoop.run").await;
+    assert!(look().await.is_empty(), "not before that time");
+    db.grow_older(DAY).await;
+    assert_eq!(look().await, ["deleted"]);
+    assert_eq!(rows(&db, "kept_hierarchy").await, 0);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+/// No end of a run tells of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn message_without_a_handler_is_deleted_after_the_time_of_the_program() -> Result<()> {
+    let db = Database::new().await;
+    let unhandled = db.client().launch(Feed { cursor: 0, fails: false }).await?;
+    let feeds = open();
+    let scoop = start(&db, &feeds).await?;
+    assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
+    db.execute("DELETE FROM scoop.keep_time").await;
+    assert_eq!(rows(&db, "kept_hierarchy").await, 1, "only the one without a handler");
+    for (days, deleted) in [(2, 0), (4, 0), (2, 2)] {
+        db.grow_older(days * DAY).await;
+        assert_eq!(settle(&db, 1, true).await, deleted, "{days} days later");
+    }
+    assert!(scoop.find(unhandled.id()).await.is_err());
+    assert_eq!((rows(&db, "message").await, rows(&db, "kept_hierarchy").await), (0, 0));
     scoop.shutdown().await?;
     Ok(())
 }
@@ -484,31 +504,6 @@ async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn event_with_the_last_id_of_all_ends_no_deletion() -> Result<()> {
-    let (db, feeds) = (Database::new().await, open());
-    let scoop = start(&db, &feeds).await?;
-    db.execute(
-        "UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800;
-         INSERT INTO scoop.message_event (id, message_id, type, cooperation_lineage, created_at)
-         VALUES ('ffffffff-ffff-ffff-ffff-ffffffffffff', gen_random_uuid(), 'SEEN',
-                 ARRAY[gen_random_uuid(), gen_random_uuid()], '-infinity')",
-    )
-    .await;
-    // The first looks pass over all events that are there, the later ones begin behind them.
-    for _ in 0..2 {
-        assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
-        db.grow_older(60 * DAY).await;
-        let mut deleted = 0;
-        for _ in 0..4 {
-            deleted += settle(&db, 10, true).await;
-        }
-        assert_eq!(deleted, 1);
-    }
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
     let (db, feeds) = (Database::new().await, open());
     let scoop = start(&db, &feeds).await?;
@@ -527,13 +522,14 @@ async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
         {
             let damage = format!(
                 "UPDATE scoop.message_event SET created_at = '{time}'
-                 WHERE cooperation_lineage[1] = '{root}' AND {which}"
+                 WHERE cooperation_lineage[1] = '{root}' AND {which};
+                 UPDATE scoop.ended_run SET ended_at = '{time}' WHERE root = '{root}'"
             );
             db.execute(&damage).await;
         }
         if is_by_hand {
             let expected = scoop.prune().dry_run().await?;
-            assert_eq!((expected.hierarchies, expected.kept.recent), (3, 1), "{expected:?}");
+            assert_eq!((expected.hierarchies, expected.kept.recent), (3, 0), "{expected:?}");
             assert_eq!(scoop.prune().await?, expected);
         } else {
             let mut deleted = 0;
@@ -546,107 +542,9 @@ async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
         let left = db.texts("SELECT DISTINCT cooperation_lineage[1]::text FROM scoop.message_event").await;
         assert_eq!(left, [roots[2].to_string()], "the year 9999 is not over");
         if is_by_hand {
-            db.execute("UPDATE scoop.message_event SET created_at = now() - interval '60 days'").await;
+            db.execute("UPDATE scoop.ended_run SET ended_at = now() - interval '60 days'").await;
             assert_eq!(scoop.prune().await?.hierarchies, 1);
         }
     }
-    Ok(())
-}
-
-/// All hierarchies that begin by then are due for the automatic deletion, as far as it knows of no open transaction.
-async fn all_is_due(db: &Database) {
-    db.execute("UPDATE scoop.keep_time SET committed = 604800, rolled_back = 604800").await;
-    db.grow_older(8 * DAY).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn hierarchy_of_a_transaction_that_was_open_for_longer_than_others_are_kept_is_deleted() -> Result<()> {
-    let (db, feeds) = (Database::new().await, open());
-    let scoop = start(&db, &feeds).await?;
-    let mut late = db.pool().begin().await?;
-    let held = scoop.launch(Feed { cursor: 0, fails: false }).in_transaction(&mut late).await?;
-    assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
-    all_is_due(&db).await;
-    db.execute(
-        "UPDATE scoop.retention SET complete_until = complete_until - interval '8 days',
-                                    sampled_at = sampled_at - interval '8 days'",
-    )
-    .await;
-    for _ in 0..3 {
-        assert_eq!(settle(&db, 1, true).await, 0, "the place waits for the transaction");
-    }
-    late.commit().await?;
-    assert_eq!(held.ends().await?, Outcome::Committed);
-    db.grow_older(8 * DAY).await;
-    eventually("both are deleted", async || {
-        settle(&db, 1, true).await;
-        rows(&db, "message_event").await == 0
-    })
-    .await;
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn place_goes_on_after_the_restore_of_a_dump() -> Result<()> {
-    let (db, feeds) = (Database::new().await, open());
-    let scoop = start(&db, &feeds).await?;
-    assert_eq!(scoop.launch(Feed { cursor: 0, fails: false }).await?.ends().await?, Outcome::Committed);
-    scoop.shutdown().await?;
-    all_is_due(&db).await;
-    db.execute(
-        "UPDATE scoop.retention SET complete_until = complete_until - interval '9 days',
-             sampled_at = sampled_at - interval '9 days', sampled_transaction = '9000000000000000000'",
-    )
-    .await;
-    eventually("it is deleted", async || settle(&db, 1, true).await == 1).await;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn forged_times_of_the_place_stop_no_deletion() -> Result<()> {
-    let (db, feeds) = (Database::new().await, open());
-    let never = "sampled_transaction = '9000000000000000000'";
-    for forged in [
-        &*format!("complete_until = 'infinity', {never}"),
-        &*format!("complete_until = '-infinity', {never}"),
-        &*format!("complete_until = clock_timestamp() + interval '1 year', {never}"),
-        "sampled_at = 'infinity'",
-        "sampled_at = '-infinity'",
-        "sampled_at = clock_timestamp() + interval '1 year'",
-    ] {
-        let scoop = start(&db, &feeds).await?;
-        let feed = scoop.launch(Feed { cursor: 0, fails: false }).await?;
-        assert_eq!(feed.ends().await?, Outcome::Committed);
-        scoop.shutdown().await?;
-        all_is_due(&db).await;
-        db.execute(&format!("UPDATE scoop.retention SET {forged}")).await;
-        eventually(forged, async || settle(&db, 1, true).await == 1).await;
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn call_by_hand_deletes_what_became_visible_behind_the_place() -> Result<()> {
-    let (db, feeds) = (Database::new().await, Feeds::default());
-    feeds.is_mended.store(true, Ordering::Relaxed);
-    let scoop = start(&db, &feeds).await?;
-    let waiting = scoop.launch(Feed { cursor: 0, fails: false }).await?;
-    feeds.gate.arrivals(1).await;
-    all_is_due(&db).await;
-    assert_eq!(settle(&db, 1, true).await, 0, "it is remembered");
-    assert_eq!(rows(&db, "kept_hierarchy").await, 1);
-    let passed = scoop.launch(Feed { cursor: 0, fails: true }).await?;
-    assert!(matches!(passed.ends().await?, Outcome::RolledBack(_)));
-    db.grow_older(60 * DAY).await;
-    let young = scoop.launch(Feed { cursor: 0, fails: true }).await?;
-    assert!(matches!(young.ends().await?, Outcome::RolledBack(_)));
-    db.execute("UPDATE scoop.retention SET after_event = 'ffffffff-ffff-ffff-ffff-ffffffffffff'").await;
-    let expected = scoop.prune().dry_run().await?;
-    assert_eq!((expected.hierarchies, expected.kept.unfinished), (1, 1), "{expected:?}");
-    assert_eq!(scoop.prune().await?, expected);
-    assert!(scoop.find(waiting.id()).await.is_ok() && scoop.find(young.id()).await.is_ok());
-    feeds.gate.open(1);
-    scoop.shutdown().await?;
     Ok(())
 }

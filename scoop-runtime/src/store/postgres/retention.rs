@@ -14,8 +14,8 @@ use super::query_ext::FetchExt;
 use crate::HierarchyId;
 use crate::api::{Keep, Undeletable};
 use crate::store::{
-    DueHierarchies, DueSettlement, PruneMode, PrunePage, PrunePlace, PruneResult, PruneTimes, PruneVerdict,
-    Rest, RetentionStorage,
+    DueHierarchies, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Rest,
+    RetentionStorage,
 };
 use crate::util::format::system_time;
 
@@ -29,11 +29,25 @@ const SECONDS_MAX: f64 = 3.2e10;
 pub(super) const OTHER_IDS: Uuid = Uuid::from_u128(0x03bb_2cc3_d800_0000_0000_0000_0000_0000);
 
 impl RetentionStorage for PostgresStore {
-    async fn prune_page(&self, after: PrunePlace, age: Duration) -> sqlx::Result<PrunePage> {
-        match after {
-            PrunePlace::Kept(after) => self.prune_page_kept(after, age).await,
-            PrunePlace::Events(after) => self.prune_page_events(after, age).await,
+    async fn prune_page(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
+        let rows = sqlx::query(self.sql.prune_page.clone())
+            .bind(after)
+            .bind(seconds(age))
+            .bind(ROWS_MAX)
+            .all(&self.sessions)
+            .await?;
+        let mut page = PrunePage::default();
+        for row in &rows {
+            let root = row.try_get("root")?;
+            if row.try_get("may_be_old")? {
+                page.roots.push(root);
+            }
+            if row.try_get("is_put_off")? {
+                page.put_off.push(root);
+            }
+            page.next = Some(root);
         }
+        Ok(page)
     }
 
     async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> sqlx::Result<Vec<PruneResult>> {
@@ -78,7 +92,7 @@ impl RetentionStorage for PostgresStore {
         let Some(roots) = row.try_get("roots")? else { return Ok(None) };
         let rest = if row.try_get("is_more")? { Rest::More } else { Rest::Nothing };
         let behind = Duration::try_from_secs_f64(row.try_get("behind")?).unwrap_or_default();
-        Ok(Some(DueHierarchies { roots, next: row.try_get("next_event")?, rest, behind }))
+        Ok(Some(DueHierarchies { roots, rest, behind }))
     }
 
     async fn settle_due(
@@ -94,7 +108,6 @@ impl RetentionStorage for PostgresStore {
             .bind(seconds_kept(keep.rolled_back))
             .bind(due.roots.clone())
             .bind(archived.clone())
-            .bind(due.next)
             .bind(due.rest == Rest::Nothing)
             .bind(seconds(*retry_after));
         self.deletion(settle).await?.iter().map(PruneResult::from_row).collect()
@@ -163,47 +176,6 @@ impl PostgresStore {
             rows
         });
         deletion.await
-    }
-
-    async fn prune_page_kept(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
-        let rows = sqlx::query(self.sql.prune_page_kept.clone())
-            .bind(after)
-            .bind(seconds(age))
-            .bind(ROWS_MAX)
-            .all(&self.sessions)
-            .await?;
-        let next = Some(PrunePlace::Events(Uuid::nil()));
-        let mut page = PrunePage { next, ..PrunePage::default() };
-        for row in &rows {
-            let root = row.try_get("root")?;
-            if row.try_get("may_be_old")? {
-                page.roots.push(root);
-            }
-            if row.try_get("is_put_off")? {
-                page.put_off.push(root);
-            }
-            page.next = Some(PrunePlace::Kept(root));
-        }
-        Ok(page)
-    }
-
-    async fn prune_page_events(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
-        let rows = sqlx::query(self.sql.prune_page.clone())
-            .bind(after)
-            .bind(seconds(age))
-            .bind(ROWS_MAX)
-            .all(&self.sessions)
-            .await?;
-        let mut page = PrunePage::default();
-        for row in &rows {
-            page.roots.extend(row.try_get::<Option<Uuid>, _>("root")?);
-        }
-        page.next = match rows.last() {
-            Some(last) => Some(last.try_get("id")?),
-            None => Some(OTHER_IDS).filter(|other| after < *other),
-        }
-        .map(PrunePlace::Events);
-        Ok(page)
     }
 }
 

@@ -200,7 +200,6 @@ statements! {
     prune_deletable,
     prune_hierarchies,
     prune_page,
-    prune_page_kept,
     prune_keys,
     prune_signals,
     queue_delete_leases,

@@ -99,7 +99,7 @@ impl Database {
             ("signal", &["sent_at", "kept_until", "delivered_at"]),
             ("join_member", &["since", "expires_at"]),
             ("handler", &["since", "retired_at", "dropped_at"]),
-            ("kept_hierarchy", &["since"]),
+            ("kept_hierarchy", &["until"]),
             ("kept_key", &["until"]),
             ("ended_run", &["ended_at"]),
             ("run", &["last_event_at", "rollback_since", "execution_since"]),

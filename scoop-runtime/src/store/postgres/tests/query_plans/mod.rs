@@ -31,7 +31,7 @@ use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 100] = [
+const HOT: [&str; 99] = [
     "run_claim",
     "limit_lock",
     "limit_follow",
@@ -101,7 +101,6 @@ const HOT: [&str; 100] = [
     "entity_write_in_step",
     "command_read_decision",
     "prune_page",
-    "prune_page_kept",
     "archive_parts",
     "archive_rows",
     "keep_time_publish",
@@ -337,14 +336,14 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "command_read_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
-        "prune_page" | "prune_page_kept" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
+        "prune_page" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
         "keep_time_publish" => {
             ("text[], text[], float8[], float8[], float8[], boolean", "'{}', '{}', '{}', '{}', '{}', true")
         }
         "retention_next" => ("uuid, float8, float8, bigint, boolean", "gen_random_uuid(), 1, 1, 100, true"),
         "retention_settle" => (
-            "uuid, float8, float8, uuid[], uuid[], uuid, boolean, float8",
-            "gen_random_uuid(), 1, 1, '{}', '{}', gen_random_uuid(), true, 1",
+            "uuid, float8, float8, uuid[], uuid[], boolean, float8",
+            "gen_random_uuid(), 1, 1, '{}', '{}', true, 1",
         ),
         "retention_put_off" => ("uuid, text, float8", "gen_random_uuid(), '', 1"),
         "retention_undeletable" => ("bigint", "10"),

@@ -15,6 +15,13 @@ const FINISHED: &str = "
         ('root', 'EMITTED', NULL, 1, 1), ('root', 'SEEN', 'saga', 2, 2), ('child', 'EMITTED', 'saga', 2, 3),
         ('child', 'SEEN', 'item', 3, 4), ('child', 'COMMITTED', 'item', 3, 5), ('root', 'COMMITTED', 'saga', 2, 6)
     ) events (message, type, handler, depth, at);
+    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT lineage[1], lineage[cardinality(lineage)], lineage, md5(message || n)::uuid, 'finished', handler, 'committed',
+           '2020-01-01Z'::timestamptz + n * interval '1 second'
+    FROM generate_series({from}, {to}) n, (VALUES ('root', 'saga', 2), ('child', 'item', 3)) runs (message, handler, depth)
+    CROSS JOIN LATERAL (
+        SELECT (ARRAY[md5('hierarchy' || n)::uuid, md5('run' || n)::uuid, md5('below' || n)::uuid])[:depth] AS lineage
+    ) l;
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
     SELECT ARRAY[md5('hierarchy' || n)::uuid, md5('run' || n)::uuid], 'saga', 'Output of a#0000000000', '1'
     FROM generate_series({from}, {to}) n;
@@ -46,13 +53,12 @@ async fn a_deletion_reads_blocks_in_proportion_to_the_hierarchies() {
 /// Also when the planner takes the tables for small ones. What is kept costs nothing.
 #[tokio::test]
 async fn a_look_for_due_hierarchies_reads_the_same_blocks_among_many_kept_ones() {
+    // Half of them ended just now; the others were put off.
     const KEPT: &str = "
-        INSERT INTO scoop.kept_hierarchy (root, topic, kind, since)
-        SELECT md5('hierarchy' || n)::uuid, 'topic' || n % 3, kind, now()
-        FROM generate_series({from}, {to}) n
-        CROSS JOIN LATERAL (SELECT (ARRAY['committed', 'rolled_back'])[n % 2 + 1] AS kind) kinds;
-        UPDATE scoop.retention SET taken_until = NULL,
-            after_event = (SELECT e.id FROM scoop.message_event e ORDER BY e.id DESC LIMIT 1)";
+        UPDATE scoop.ended_run SET ended_at = now() WHERE topic = 'finished';
+        INSERT INTO scoop.kept_hierarchy (root, until)
+        SELECT md5('hierarchy' || n)::uuid, now() + interval '1 day' FROM generate_series({from}, {to}, 2) n;
+        UPDATE scoop.ended_run r SET put_off = true FROM scoop.kept_hierarchy k WHERE k.root = r.root";
     let pool = database("due").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     let execute =
