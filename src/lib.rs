@@ -31,13 +31,13 @@ pub use scoop_runtime::{
     KeptHierarchies, Launch, LaunchAll, LaunchUntyped, Limit, LimitKey, ListCursor, ListFormerHandlers,
     ListHandlers, ListRequest, ListSchedules, Migrate, Named, NoResult, Outcome, Pause, PauseTarget, Paused,
     Prune, Pruned, QueueLength, Rate, ReadTree, RebuildEntities, RebuiltEntities, RecordedEvent, Redeliver,
-    Redelivered, RegisteredHandler, RegisteredSchedule, RegisteredWorker, RepairAnswer, Reply, Request,
-    Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunContents, RunCount,
-    RunCounts, RunCursor, RunDurations, RunEvent, RunExplanation, RunId, RunInfo, RunPage, RunPhase,
-    RunRequest, RunState, RunSummary, RunValue, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal,
-    SetPause, SetupError, SignalAnswer, SqlEntity, Status, Step, StepEnd, StopSignal, StuckRun, Subscribed,
-    Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted,
-    When, WorkerInfo, WorkerSaga, migrate, migration_files,
+    Redelivered, RegisteredHandler, RegisteredSchedule, RegisteredWorker, RelaunchAnswer, RepairAnswer,
+    Reply, Request, Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure,
+    RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunEvent, RunExplanation, RunId, RunInfo,
+    RunPage, RunPhase, RunRequest, RunState, RunSummary, RunValue, RunningStep, RuntimeError, Saga, Scoop,
+    Scope, SendSignal, SetPause, SetupError, SignalAnswer, SqlEntity, Status, Step, StepEnd, StopSignal,
+    StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason,
+    WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -78,6 +78,7 @@ pub(crate) enum ClientCommand {
     Cancel(run_requests::CancelArgs),
     Rollback(run_requests::RollbackArgs),
     Retry(run_requests::RetryArgs),
+    Relaunch(run_requests::RelaunchArgs),
     Skip(run_requests::SkipArgs),
     Resolve(run_requests::ResolveArgs),
     Pause(pause::PauseArgs),

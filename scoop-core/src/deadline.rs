@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::{Context, ContextError, Failure, timestamp};
+use crate::{Context, ContextError, ContextKey, Failure, SleepUntil, timestamp};
 
 /// The part of a run that a deadline limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,19 @@ impl DeadlineKind {
             Direction::Backward => [Self::Rollback, Self::Absolute],
         }
     }
+}
+
+/// The keys under which a context has times: those of deadlines, and the end of a delay.
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::{ContextKey, SleepUntil, time_keys};
+///
+/// assert!(time_keys().any(|key| key == SleepUntil::KEY));
+/// ```
+pub fn time_keys() -> impl Iterator<Item = &'static str> {
+    let kinds = [DeadlineKind::HappyPath, DeadlineKind::Rollback, DeadlineKind::Absolute];
+    kinds.into_iter().flat_map(|kind| kind.keys()).copied().chain([SleepUntil::KEY])
 }
 
 impl Deadline {

@@ -49,7 +49,7 @@ pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{
     Action, Call, Conclusion, Continuation, Emission, Fate, NextExecution, Record, Required, Returned, Stuck,
 };
-pub use deadline::{Deadline, DeadlineKind, Direction};
+pub use deadline::{Deadline, DeadlineKind, Direction, time_keys};
 pub use decision::{DecidedMessage, Decision, Rejection};
 pub use entity::{Application, Applies, Entity, EntityKey, EntityType};
 pub use error::{Error, FromError, Here, Result};

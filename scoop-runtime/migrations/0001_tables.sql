@@ -188,6 +188,18 @@ CREATE INDEX join_due ON scoop.join_member (saga, topic, expires_at, run)
     WHERE joined IS NULL AND refused IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX join_joined ON scoop.join_member (joined) WHERE joined IS NOT NULL;
 
+-- The hierarchies whose first message is that of another one, launched again by an operator. A row stays until that other one is
+-- deleted, so that it is not launched again by accident.
+CREATE TABLE scoop.relaunch (
+    root         uuid PRIMARY KEY,
+    of_root      uuid NOT NULL,
+    note         text NOT NULL,
+    source       text NOT NULL,
+    requested_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT relaunch_texts_are_short CHECK (octet_length(note) <= 1000000 AND octet_length(source) <= 1000000)
+);
+CREATE INDEX relaunch_of ON scoop.relaunch (of_root, requested_at);
+
 -- For how long finished hierarchies are kept, in seconds, by the topic of the message that started them. Programs write it for
 -- their handlers; of several handlers of a topic, the longest time counts.
 CREATE TABLE scoop.keep_time (
@@ -464,6 +476,8 @@ CREATE TABLE scoop.run (
     handler                varchar(255) NOT NULL,
     state                  scoop.run_state NOT NULL DEFAULT 'ready',
     ready_at               timestamptz NOT NULL DEFAULT clock_timestamp(),  -- of a run that waits: not before this time
+    queued_at              timestamptz,  -- since when it could have begun, and
+    began_at               timestamptz,  -- when it did: null before its first claim
     owner                  uuid,
     epoch                  bigint NOT NULL DEFAULT 0,  -- raised by each claim and settlement: the fencing token
     unclaimed_epoch        bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
@@ -533,6 +547,8 @@ CREATE TABLE scoop.ended_run (
     failure          jsonb,  -- why it was rolled back
     rollback_failure jsonb,  -- why its rollback had failed the last time, if an operator has repaired it
     context          jsonb,
+    queued_at        timestamptz,  -- as in run
+    began_at         timestamptz,
     ended_at         timestamptz NOT NULL,  -- the time of its last event
     put_off          boolean NOT NULL DEFAULT false,  -- the deletion of its hierarchy has a row of kept_hierarchy
     PRIMARY KEY (root, id)

@@ -42,6 +42,8 @@ SELECT r.root AS hierarchy,
        r.rolling_back,
        regexp_replace(r.step, '^(.*) \(waiting for (signal|scheduled time)\)$', 'wait before \1') AS last_step,
        scoop.phase_since(r) AS since,
+       r.queued_at,
+       r.began_at,
        CASE WHEN r.state = 'ready' AND r.parked_since IS NULL AND scoop.phase(r) <> 'awaiting signal'
                  AND r.ready_at > statement_timestamp() THEN r.ready_at END AS wakes_at,
        r.attempts::bigint + r.retries AS failed_attempts,
@@ -166,7 +168,7 @@ RETURN (
         CASE WHEN done.created_at IS NULL THEN r.failure END,
         NULL::jsonb,
         CASE WHEN done.created_at IS NULL THEN r.context ELSE done.context END,
-        coalesce(done.created_at, r.last_event_at), false
+        r.queued_at, r.began_at, coalesce(done.created_at, r.last_event_at), false
     )::scoop.ended_run
     FROM (SELECT) AS always
     LEFT JOIN LATERAL (

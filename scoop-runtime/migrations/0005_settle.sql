@@ -100,6 +100,10 @@ BEGIN
         SELECT coalesce(array_agg(DISTINCT handler::text), '{}'), coalesce(bool_or(parent IS NOT NULL), false)
         INTO ready_handlers, has_children
         FROM delivered;
+        PERFORM FROM jsonb_to_recordset(s.emissions) AS e (detached_root uuid)
+        CROSS JOIN LATERAL scoop.keep_unhandled(e.detached_root)
+        WHERE e.detached_root IS NOT NULL
+          AND (SELECT count(*) FROM scoop.run r WHERE r.root = e.detached_root) = 0;
     END IF;
 
     -- Runs that have to be undone: those that handled the message and have committed. Their rows move back.
@@ -124,10 +128,10 @@ BEGIN
         rollback_runs AS (
             INSERT INTO scoop.run
                 (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
-                 rolling_back, rollback_requested, failure, rollback_since, epoch, unclaimed_epoch, context)
+                 queued_at, began_at, rolling_back, rollback_requested, failure, rollback_since, epoch, unclaimed_epoch, context)
             SELECT u.root, u.id, locked_run.id, u.lineage, u.message_id, u.topic, u.handler,
                    clock_timestamp() + u.at * interval '1 microsecond',
-                   last_event,
+                   last_event, u.queued_at, u.began_at,
                    true, true,
                    -- a repeated request has the recorded reason
                    coalesce(CASE WHEN locked_run.rollback_failure IS NOT NULL THEN (
@@ -168,12 +172,13 @@ BEGIN
     END IF;
     IF s.ends <> 'failed' THEN
         INSERT INTO scoop.ended_run
-            (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)
+            (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context,
+             queued_at, began_at, ended_at)
         VALUES (
             locked_run.root, locked_run.id, locked_run.parent, locked_run.lineage, locked_run.message_id, locked_run.topic,
             locked_run.handler,
             CASE WHEN s.rolling_back THEN 'rolled_back' ELSE 'committed' END::scoop.run_outcome,
-            s.failure, locked_run.rollback_failure, new_context, last_event);
+            s.failure, locked_run.rollback_failure, new_context, locked_run.queued_at, locked_run.began_at, last_event);
     END IF;
     IF s.ends = 'unnoted' THEN
         DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;

@@ -108,6 +108,61 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.launch (jsonb) FROM PUBLIC;
 
+-- Launches the first message of a finished hierarchy again, in a new one: with its payload or another, and with its context but for
+-- these keys. A second request answers with the hierarchy of the first one, unless `again`. The answer is that, or `still running`,
+-- `committed` if any handler of the message has, or `absent` if there is no such hierarchy.
+-- Locks: the row of the message, then those of scoop.launch. The caller has the advisory lock of the hierarchy, as hierarchy_lock.sql.
+CREATE FUNCTION scoop.relaunch(
+    hierarchy uuid, new_root uuid, new_payload jsonb, left_out_keys text[], even_if_committed boolean, again boolean,
+    note text, source text, is_dry_run boolean, OUT answer text, OUT relaunched uuid, OUT handlers text[])
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    first record;
+BEGIN
+    SELECT m.id, m.topic, m.payload, e.context INTO first
+    FROM scoop.message_event e
+    JOIN scoop.message m ON m.id = e.message_id
+    WHERE scoop.run_id(e.cooperation_lineage) = hierarchy AND e.type::text = 'EMITTED'
+    LIMIT 1;
+    IF NOT FOUND THEN
+        answer := 'absent';
+        RETURN;
+    END IF;
+    IF NOT is_dry_run THEN
+        -- Waits for a redelivery of the message, which sees a relaunch that is committed.
+        PERFORM FROM scoop.message m WHERE m.id = first.id FOR KEY SHARE;
+    END IF;
+    SELECT r.root INTO relaunched
+    FROM scoop.relaunch r
+    -- an attempt without an answer may have been made
+    WHERE r.of_root = hierarchy AND (NOT again OR r.root = new_root)
+    ORDER BY r.requested_at, r.root
+    LIMIT 1;
+    answer := CASE
+        WHEN relaunched = new_root THEN 'accepted'
+        WHEN relaunched IS NOT NULL THEN 'relaunched before'
+        WHEN EXISTS (SELECT FROM scoop.run r WHERE r.root = hierarchy AND r.state <> 'failed') THEN 'still running'
+        WHEN NOT even_if_committed AND EXISTS (
+                SELECT FROM scoop.ended_run r
+                WHERE r.root = hierarchy AND cardinality(r.lineage) = 2 AND r.outcome = 'committed') THEN 'committed'
+    END;
+    IF answer IS NOT NULL THEN
+        RETURN;
+    END IF;
+    answer := 'accepted';
+    relaunched := new_root;
+    IF is_dry_run THEN
+        RETURN;
+    END IF;
+    SELECT l.handlers INTO handlers FROM scoop.launch(jsonb_build_array(jsonb_build_object(
+        'id', scoop.gen_uuid_v7(), 'root', new_root, 'topic', first.topic,
+        'payload', coalesce(new_payload, first.payload), 'context', coalesce(first.context, '{}') - left_out_keys))) l;
+    INSERT INTO scoop.relaunch (root, of_root, note, source) VALUES (new_root, hierarchy, note, source);
+END $$;
+
 -- Records a signal for a role that may not write the table, unless there is one with its id. Returns whether it is new.
 -- A program with sagas delivers it: the caller could keep the rows of the runs locked that it reaches.
 -- Locks: the new row; a signal that another transaction inserts with the same id: waits for that.

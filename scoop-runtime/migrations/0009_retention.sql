@@ -38,7 +38,7 @@ RETURN (
 );
 
 -- Deletes a hierarchy of which no run is unfinished, and the last one ended before the given time, which counts as an hour at
--- least. Those whose first message was handled without a rollback have a time of their own; by topic, these are the times for
+-- least; so does a cancellation or a relaunch of it. Those whose first message was handled without a rollback have a time of their own; by topic, these are the times for
 -- topics of which no handler says another one. The verdict is `deleted`, or why the hierarchy is kept, with the time at which to
 -- look at it again: after an eighth of its age at the latest, so that it is looked at the more rarely the longer it is kept. The
 -- counts are of the deleted rows.
@@ -117,7 +117,12 @@ BEGIN
     INTO parts, last_at, is_rolled_back
     FROM scoop.ended_run r WHERE r.root = hierarchy;
     SELECT m.topic INTO root_topic FROM scoop.message m WHERE m.id = root_messages[1];
-    last_at := coalesce(last_at, launched_at);
+    -- A cancellation or a relaunch is a sign of life, too.
+    last_at := greatest(
+        coalesce(last_at, launched_at),
+        (SELECT max(r.requested_at) FROM scoop.relaunch r WHERE r.of_root = hierarchy),
+        (SELECT max(e.created_at) FROM scoop.message_event e
+         WHERE e.type = 'CANCELLATION_REQUESTED' AND e.cooperation_lineage[1] = hierarchy));
     -- without a run it is as one that was rolled back
     is_rolled_back := coalesce(is_rolled_back, true);
     SELECT * INTO keep FROM scoop.keep_of(root_topic);
@@ -197,6 +202,7 @@ BEGIN
     DELETE FROM scoop.begun_step b WHERE b.run = ANY (parts);
     DELETE FROM scoop.intervention i WHERE i.root = hierarchy;
     DELETE FROM scoop.join_member j WHERE j.run = ANY (parts);
+    DELETE FROM scoop.relaunch r WHERE r.of_root = hierarchy;
     DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);
     DELETE FROM scoop.kept_hierarchy k WHERE k.root = hierarchy;
     INSERT INTO scoop.kept_key (message_id, until)
@@ -210,9 +216,9 @@ BEGIN
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.prune (uuid, float8, float8, boolean, boolean) FROM PUBLIC;
 
--- The next hierarchies that may be due, for this worker: those that were put off until now; then, by topic and outcome, those
--- of a run of the first message that ended before the time to keep. Those that could not be deleted come after all others.
--- Returns no list if another worker deletes. `is_more`: there may be more; `behind`: for how many seconds the oldest of all that
+-- The next hierarchies that may be due, for this worker, the longest due ones first: those that were put off until now, and by topic
+-- and outcome those of a run of the first message that ended before the time to keep. Those that could not be deleted come after
+-- all others. Returns no list if another worker deletes. `is_more`: there may be more; `behind`: for how many seconds the oldest of all that
 -- are due has been so. A worker without an archive leaves topics alone that need one.
 -- Locks: the row of retention; does not wait for it.
 CREATE FUNCTION scoop.retention_next(
@@ -255,14 +261,16 @@ BEGIN
             ORDER BY r.topic, r.outcome LIMIT 1
         ) following
     ),
-    due (root, since, before) AS (
-        SELECT * FROM (
-            SELECT k.root, k.until, clock_timestamp() FROM scoop.kept_hierarchy k
-            WHERE (k.failures > 0) IS FALSE AND k.until < clock_timestamp()
+    due (root, lag, is_undeletable) AS (
+        SELECT k.root, clock_timestamp() - k.until, kind.is_undeletable
+        FROM (VALUES (false), (true)) AS kind (is_undeletable)
+        CROSS JOIN LATERAL (
+            SELECT k.root, k.until FROM scoop.kept_hierarchy k
+            WHERE (k.failures > 0) = kind.is_undeletable AND k.until < clock_timestamp()
             ORDER BY k.until LIMIT max_count
-        ) kept
+        ) k
       UNION ALL
-        SELECT r.root, r.ended_at, times.before
+        SELECT r.root, times.before - greatest(r.ended_at, '0001-01-01 00:00+00'), false
         FROM lane
         CROSS JOIN LATERAL scoop.keep_of(lane.topic) keep
         CROSS JOIN LATERAL (
@@ -277,17 +285,15 @@ BEGIN
             ORDER BY r.ended_at LIMIT max_count
         ) r
         WHERE has_archive OR keep.is_archived IS NOT TRUE
-      UNION ALL
-        SELECT * FROM (
-            SELECT k.root, k.until, clock_timestamp() FROM scoop.kept_hierarchy k
-            WHERE (k.failures > 0) IS TRUE AND k.until < clock_timestamp()
-            ORDER BY k.until LIMIT max_count
-        ) undeletable
     )
-    SELECT coalesce(array_agg(d.root), '{}'),
-           coalesce(max(extract(epoch FROM d.before - greatest(d.since, '0001-01-01 00:00+00'))), 0)
+    SELECT coalesce(array_agg(d.root), '{}'), coalesce(max(extract(epoch FROM d.lag)) FILTER (WHERE NOT d.is_undeletable), 0)
     INTO roots, behind
-    FROM (SELECT * FROM due LIMIT max_count) d;
+    FROM (
+        SELECT due.root, max(due.lag) AS lag, bool_and(due.is_undeletable) AS is_undeletable
+        FROM due GROUP BY due.root
+        ORDER BY bool_and(due.is_undeletable), max(due.lag) DESC
+        LIMIT max_count
+    ) d;
     is_more := cardinality(roots) >= max_count;
     IF cardinality(roots) = 0 THEN
         UPDATE scoop.retention r SET taken_until = NULL WHERE r.is_only;
@@ -334,8 +340,10 @@ BEGIN
         END IF;
         IF pruned.verdict = 'absent' THEN
             DELETE FROM scoop.kept_hierarchy k WHERE k.root = asked.root;
+        ELSIF pruned.verdict = 'unarchived' AND archived IS NULL AND scoop.left_to_archive(asked.root) THEN
+            NULL;
         ELSIF pruned.verdict <> 'deleted' THEN
-            PERFORM scoop.put_off(asked.root, pruned.look_at, NULL);
+            PERFORM scoop.put_off(asked.root, pruned.look_at, NULL, pruned.verdict = 'unarchived');
         END IF;
         verdict := pruned.verdict;
         message_count := pruned.message_count;
@@ -348,17 +356,31 @@ END $$;
 REVOKE EXECUTE ON FUNCTION
     scoop.retention_settle (uuid, float8, float8, uuid[], uuid[], boolean, float8) FROM PUBLIC;
 
--- Has the deletion look at a hierarchy at a time of its own. A reason counts as one more failure of its deletion or archive.
+-- Has the deletion look at a hierarchy at a time of its own. A reason counts as one more failure of its deletion or archive; without
+-- one there is none, unless the former ones still count.
 -- Locks: its row of kept_hierarchy, and the rows of the runs of its first message.
-CREATE FUNCTION scoop.put_off(hierarchy uuid, until_at timestamptz, why text) RETURNS void LANGUAGE sql
+CREATE FUNCTION scoop.put_off(hierarchy uuid, until_at timestamptz, why text, failures_count boolean) RETURNS void LANGUAGE sql
 BEGIN ATOMIC
     INSERT INTO scoop.kept_hierarchy AS kept (root, until, failures, error)
     VALUES (hierarchy, until_at, CASE WHEN why IS NULL THEN 0 ELSE 1 END, left(why, 1000))
     ON CONFLICT ON CONSTRAINT kept_hierarchy_pkey DO UPDATE SET
-        until = excluded.until, error = excluded.error,
-        failures = CASE WHEN why IS NULL THEN 0 ELSE greatest(0, least(kept.failures, 1000)) + 1 END;
+        until = excluded.until,
+        error = CASE WHEN why IS NULL AND failures_count THEN kept.error ELSE excluded.error END,
+        failures = CASE WHEN failures_count THEN greatest(0, least(kept.failures, 1000)) ELSE 0 END + excluded.failures;
     UPDATE scoop.ended_run r SET put_off = true
     WHERE r.root = hierarchy AND cardinality(r.lineage) = 2 AND NOT r.put_off;
+END;
+
+-- Lets the deletion find a hierarchy by the ends of its runs again, if it has any: only workers with an archive look there.
+-- Locks: those of scoop.put_off.
+CREATE FUNCTION scoop.left_to_archive(hierarchy uuid) RETURNS boolean LANGUAGE sql
+BEGIN ATOMIC
+    DELETE FROM scoop.kept_hierarchy k
+    WHERE k.root = hierarchy
+      AND EXISTS (SELECT FROM scoop.ended_run r WHERE r.root = hierarchy AND cardinality(r.lineage) = 2);
+    UPDATE scoop.ended_run r SET put_off = false
+    WHERE r.root = hierarchy AND cardinality(r.lineage) = 2 AND r.put_off;
+    SELECT EXISTS (SELECT FROM scoop.ended_run r WHERE r.root = hierarchy AND cardinality(r.lineage) = 2);
 END;
 
 -- Puts a hierarchy off whose deletion or archive failed, by `retry_after` seconds, and after a further failure by twice as many, up
@@ -373,7 +395,7 @@ BEGIN
         hierarchy,
         clock_timestamp() + retry_after * interval '1 second' * power(2, greatest(0, least(5, (
             SELECT coalesce(max(k.failures), 0) FROM scoop.kept_hierarchy k WHERE k.root = hierarchy)))),
-        why);
+        why, true);
     RETURN scoop.root_topic(hierarchy);
 END $$;
 REVOKE EXECUTE ON FUNCTION scoop.retention_put_off (uuid, text, float8) FROM PUBLIC;

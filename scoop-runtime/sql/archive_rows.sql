@@ -36,6 +36,8 @@ CROSS JOIN LATERAL (
   UNION ALL
     SELECT 3, 'intervention', to_jsonb(i) FROM (SELECT r.* FROM scoop.intervention r WHERE r.root = p.id OFFSET 0) i
   UNION ALL
+    SELECT 3, 'relaunch', to_jsonb(r) FROM (SELECT r.* FROM scoop.relaunch r WHERE r.of_root = p.id OFFSET 0) r
+  UNION ALL
     SELECT 3, 'join_member', to_jsonb(j) FROM (SELECT r.* FROM scoop.join_member r WHERE r.run = p.id OFFSET 0) j
 ) found
 ORDER BY p.place, found.rank, found.data -> 'created_at', found.name, found.data -> 'id'

@@ -20,7 +20,8 @@ ended AS (
     RETURNING r.*
 )
 INSERT INTO scoop.ended_run
-    (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)
+    (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context,
+     queued_at, began_at, ended_at)
 SELECT r.root, r.id, r.parent, r.lineage, r.message_id, r.topic, r.handler, 'rolled_back', r.failure, r.rollback_failure,
-       r.context, $3
+       r.context, r.queued_at, r.began_at, $3
 FROM ended r

@@ -51,8 +51,8 @@ delivery AS (
 ),
 delivered AS (
     INSERT INTO scoop.run
-        (root, id, lineage, message_id, topic, handler, state, owner, epoch, ready_at, last_event_at, context,
-         give_up_at)
+        (root, id, lineage, message_id, topic, handler, state, owner, epoch, ready_at, last_event_at, queued_at,
+         began_at, context, give_up_at)
     SELECT d.root, d.id, ARRAY[d.root, d.id], d.message_id, d.topic, d.handler,
            CASE WHEN d.claimed_here THEN 'running' ELSE 'ready' END::scoop.run_state,
            CASE WHEN d.claimed_here THEN $2 END,
@@ -61,6 +61,7 @@ delivered AS (
            greatest(least(coalesce(d.due, r.created_at), d.give_up_at), r.created_at),
            CASE WHEN d.claimed_here THEN greatest(clock_timestamp(), r.created_at + interval '1 microsecond')
                 ELSE r.created_at END,
+           CASE WHEN d.claimed_here THEN r.created_at END, CASE WHEN d.claimed_here THEN clock_timestamp() END,
            nullif(d.context, '{}'), d.give_up_at
     FROM delivery d
     JOIN inserted_events r ON r.message_id = d.message_id

@@ -13,12 +13,15 @@ inserted_messages AS (
 ),
 delivered AS (
     INSERT INTO scoop.run
-        (root, id, lineage, message_id, topic, handler, state, owner, epoch, ready_at, last_event_at, context)
+        (root, id, lineage, message_id, topic, handler, state, owner, epoch, ready_at, last_event_at,
+         queued_at, began_at, context)
     SELECT $2, h.run, ARRAY[$2, h.run], $1, h.topic, h.handler,
            CASE WHEN h.owner IS NULL THEN 'ready' ELSE 'running' END::scoop.run_state, h.owner,
            CASE WHEN h.owner IS NULL THEN 0 ELSE 1 END, statement_timestamp(),
            -- SEEN comes after EMITTED
-           statement_timestamp() + CASE WHEN h.owner IS NULL THEN interval '0' ELSE interval '1 microsecond' END, $6
+           statement_timestamp() + CASE WHEN h.owner IS NULL THEN interval '0' ELSE interval '1 microsecond' END,
+           CASE WHEN h.owner IS NOT NULL THEN statement_timestamp() END,
+           CASE WHEN h.owner IS NOT NULL THEN statement_timestamp() END, $6
     FROM (
         SELECT h.topic, h.handler, coalesce(slot.run, scoop.gen_uuid_v7()) AS run,
                CASE WHEN slot.run IS NOT NULL THEN (SELECT id FROM own_worker) END AS owner

@@ -1,6 +1,6 @@
 -- Delivers messages without a handler to the handlers listed at this moment; each at most once. One that started a
 -- hierarchy goes on in that. In place of one that a run had launched, and does not wait for, a copy starts a hierarchy
--- of its own. Not redelivered are those whose hierarchy was asked to give up, or whose emitter is being undone, or
+-- of its own. Not redelivered are those whose hierarchy was asked to give up or launched again, or whose emitter is being undone, or
 -- whose delivery an operator has dropped.
 -- Locks: the new rows; a redelivery of the same message by another transaction, which the lock taken by
 -- redeliver_lock.sql excludes. That was an earlier statement, so this one sees all that was committed before it.
@@ -77,6 +77,7 @@ unhandled AS MATERIALIZED (
               WHERE c.type = 'CANCELLATION_REQUESTED' AND c.cooperation_lineage[1] = a.lineage[1]
                 AND c.cooperation_lineage = a.lineage
           ) = 0
+          AND (SELECT count(*) FROM scoop.relaunch l WHERE l.of_root = a.lineage[1]) = 0
       END
 ),
 inserted_redeliveries AS (

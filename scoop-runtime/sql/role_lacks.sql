@@ -9,6 +9,7 @@ WITH needed AS (
         ('scoop.definition', '{SELECT,INSERT}'),
         ('scoop.intervention', '{SELECT,INSERT}'),
         ('scoop.redelivery', '{SELECT,INSERT}'),
+        ('scoop.relaunch', '{SELECT,INSERT}'),
         ('scoop.execution', '{SELECT,INSERT}'),
         ('scoop.begun_step', '{SELECT,INSERT,UPDATE}'),
         ('scoop.entity', '{SELECT,INSERT,UPDATE}'),

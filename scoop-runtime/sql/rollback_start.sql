@@ -6,7 +6,7 @@ WITH committed AS MATERIALIZED (
     SELECT ended.*
     FROM scoop.message_event s
     CROSS JOIN LATERAL (
-        SELECT e.ctid AS place, e.* FROM scoop.ended_run e
+        SELECT e.* FROM scoop.ended_run e
         WHERE e.root = $1 AND e.id = scoop.run_id(s.cooperation_lineage) AND e.outcome = 'committed'
         OFFSET 0
     ) ended
@@ -21,15 +21,16 @@ request AS (
     RETURNING created_at
 ),
 unended AS (
-    DELETE FROM scoop.ended_run e WHERE e.ctid = ANY (ARRAY(SELECT place FROM committed))
+    -- by key: the deletion of old hierarchies may have marked the row meanwhile
+    DELETE FROM scoop.ended_run e WHERE e.root = $1 AND e.id = ANY (ARRAY(SELECT id FROM committed))
 )
 INSERT INTO scoop.run
     (root, id, lineage, message_id, topic, handler, last_event_at, rolling_back, rollback_requested, failure,
-     rollback_since, epoch, unclaimed_epoch, context)
+     rollback_since, epoch, unclaimed_epoch, context, queued_at, began_at)
 SELECT c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, request.created_at, true, true, $4, clock_timestamp(),
        -- an epoch of the forward path is not valid for the rollback
        (extract(epoch FROM request.created_at) * 1000000)::bigint,
        (extract(epoch FROM request.created_at) * 1000000)::bigint,
-       c.context
+       c.context, c.queued_at, c.began_at
 FROM request, committed c
 RETURNING handler

@@ -10,17 +10,13 @@ WITH listed (handler) AS (
         LIMIT $4
     ) h
 )
-SELECT l.handler, extract(epoch FROM ended.ended_at - seen.created_at)::float8 AS seconds
+SELECT l.handler, extract(epoch FROM ended.ended_at - ended.began_at)::float8 AS seconds
 FROM listed l
 CROSS JOIN LATERAL (
-    SELECT r.message_id, r.ended_at FROM scoop.ended_run r
+    SELECT r.began_at, r.ended_at FROM scoop.ended_run r
     WHERE r.outcome = 'committed' AND r.handler = l.handler AND r.ended_at >= $1
     ORDER BY r.ended_at DESC
     LIMIT $2
 ) ended
-CROSS JOIN LATERAL (
-    SELECT seen.created_at FROM scoop.message_event seen
-    WHERE seen.message_id = ended.message_id AND seen.coroutine_name = l.handler AND seen.type = 'SEEN'
-    OFFSET 0
-) seen
+WHERE isfinite(ended.began_at) AND isfinite(ended.ended_at)
 LIMIT $3

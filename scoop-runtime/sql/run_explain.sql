@@ -2,11 +2,7 @@
 -- unfinished children? Counts end at $3.
 -- Locks: nothing.
 -- $1 root, $2 id, $3 the maximum of a count, $4 the maximum of the runs in execution that count for its limit
-SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.since,
-       u.waits_for, u.ready_at,
-       u.attempts, u.retries, left(u.reason, 10000) AS reason, u.rolling_back,
-       scoop.can_give_up(u.giving_up, u.rollback_since) AS can_give_up,
-       scoop.shown_failure(u.latest_failure) AS failure, u.give_up_at, u.owner, u.signal, u.signal_key, u.step,
+SELECT {unfinished_shown},
        u.giving_up,
        CASE WHEN u.giving_up AND u.rollback_since IS NULL THEN (
            -- by each id of the lineage: other runs of the hierarchy may have many cancellations

@@ -14,10 +14,7 @@ WITH RECURSIVE below AS (
     ) child
     WHERE below.state = 'waiting'
 )
-SELECT u.root, u.id, u.parent, u.message_id, u.topic, u.handler, u.phase, u.since, u.waits_for, u.ready_at,
-       u.attempts, u.retries, left(u.reason, 10000) AS reason, u.rolling_back,
-       scoop.can_give_up(u.giving_up, u.rollback_since) AS can_give_up,
-       scoop.shown_failure(u.latest_failure) AS failure, u.give_up_at, u.owner, u.signal, u.signal_key, u.step
+SELECT {unfinished_shown}
 FROM (SELECT below.id FROM below LIMIT $3) nearest
 CROSS JOIN LATERAL (
     SELECT u.* FROM scoop.unfinished_run u WHERE u.root = $1 AND u.id = nearest.id OFFSET 0

@@ -49,11 +49,8 @@ found AS (
     LIMIT $11
 )
 SELECT floor.id AS floor,
-       f.root, f.id, f.parent, f.message_id, f.topic, f.handler, f.phase, f.since, f.waits_for, f.ready_at,
-       f.attempts, f.retries, left(f.reason, 10000) AS reason, f.rolling_back,
-       scoop.can_give_up(f.giving_up, f.rollback_since) AS can_give_up, scoop.shown_failure(f.latest_failure) AS failure,
-       CASE WHEN $7::text IS NOT NULL THEN scoop.shown_failure(f.other_failure) END AS other_failure, f.give_up_at, f.owner,
-       f.signal, f.signal_key, f.step
+       {unfinished_shown},
+       CASE WHEN $7::text IS NOT NULL THEN scoop.shown_failure(u.other_failure) END AS other_failure
 FROM (SELECT (SELECT c.id FROM candidate c ORDER BY c.id DESC OFFSET $12 - 1 LIMIT 1) AS id) floor
-LEFT JOIN found f ON true
-ORDER BY f.id DESC
+LEFT JOIN found u ON true
+ORDER BY u.id DESC

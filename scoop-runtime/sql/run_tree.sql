@@ -280,7 +280,15 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        ) IS NOT NULL ELSE false END AS has_more,
        n.execution,
        CASE WHEN n.began_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN n.began_at END AS began_at,
-       n.left_out, (SELECT is_so FROM more_emitted) AS more_emitted
+       n.left_out, (SELECT is_so FROM more_emitted) AS more_emitted,
+       (SELECT CASE WHEN isfinite(own.began_at) AND isfinite(own.queued_at)
+                    THEN extract(epoch FROM own.began_at - own.queued_at)::float8 END
+        FROM (SELECT r.began_at, r.queued_at
+              UNION ALL
+              SELECT e.began_at, e.queued_at FROM scoop.ended_run e
+              WHERE e.root = n.lineage[1] AND e.id = scoop.run_id(n.lineage)) own
+        WHERE own.began_at IS NOT NULL
+        LIMIT 1) AS queued_seconds
 FROM described_run n
 -- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
 CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
@@ -291,6 +299,6 @@ UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none
        CASE WHEN u.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z' THEN u.created_at END,
-       u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted)
+       u.redelivered_as, NULL, NULL, NULL, NULL, (SELECT is_so FROM more_emitted), NULL
 FROM unhandled u
 ORDER BY lineage, launched_at NULLS FIRST

@@ -85,24 +85,11 @@ inserted_events AS (
     FROM deleted_run
 ),
 inserted_end AS (
-    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, context, ended_at)
-    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', context, committed_at
+    INSERT INTO scoop.ended_run
+        (root, id, parent, lineage, message_id, topic, handler, outcome, context, queued_at, began_at, ended_at)
+    SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', context, queued_at, began_at, committed_at
     FROM deleted_run
 )
 SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timestamp() AS sleeps, c.signal, c.signal_key,
-       c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
-       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
-       c.outputs, c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failure IS NOT NULL AS has_failed_before,
-       c.parent,
-       c.execution, c.execution_since, c.payload_of, c.signalled_by,
-       c.rollback_since IS NOT NULL AS undoing,
-       scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
-       CASE WHEN c.state = 'running' THEN (
-           SELECT m.payload FROM scoop.message m WHERE m.id = coalesce(c.payload_of, c.message_id)
-       ) END AS payload,
-       CASE WHEN c.state = 'running' AND (
-           SELECT child.id FROM scoop.run child
-           WHERE child.root = c.root AND child.parent = c.id AND child.state IN ('ended', 'failed') LIMIT 1
-       ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
+       {claimed_run}
 FROM (SELECT * FROM woken UNION ALL SELECT * FROM deleted_run) c

@@ -66,11 +66,7 @@ reached AS (
         CROSS JOIN waiting w
     ) w
     WHERE r.root = w.root AND r.id = w.id
-    RETURNING r.root, r.id, r.lineage, r.message_id, r.topic, r.handler, r.state, r.epoch, r.rolling_back,
-        r.rollback_requested, r.step, r.jump, r.definition, r.reserved_for, r.iteration, r.handler_iteration,
-        r.suspensions, r.completions, r.outputs, r.failure, r.attempts, r.retries, r.tried_under, r.context, r.replied,
-        r.rollback_failure, r.parent, r.execution, r.execution_since, r.payload_of, r.rollback_since, r.giving_up,
-        r.give_up_at, r.signalled_by, w.payload AS output
+    RETURNING r.*, w.payload AS output
 ),
 stored AS (
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
@@ -79,19 +75,5 @@ stored AS (
     ON CONFLICT DO NOTHING
 )
 SELECT c.state = 'running' AS claimed,
-       c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
-       c.step, c.jump, c.definition, c.reserved_for, c.iteration, c.handler_iteration, c.suspensions, c.completions,
-       c.outputs, c.failure,
-       c.attempts, c.retries, c.tried_under, c.context, c.replied, c.rollback_failure IS NOT NULL AS has_failed_before,
-       c.parent,
-       c.execution, c.execution_since, c.payload_of, c.signalled_by,
-       c.rollback_since IS NOT NULL AS undoing,
-       scoop.has_to_give_up(c.giving_up, c.give_up_at, clock_timestamp()) AS overdue,
-       CASE WHEN c.state = 'running' THEN (
-           SELECT m.payload FROM scoop.message m WHERE m.id = coalesce(c.payload_of, c.message_id)
-       ) END AS payload,
-       CASE WHEN c.state = 'running' AND (
-           SELECT child.id FROM scoop.run child
-           WHERE child.root = c.root AND child.parent = c.id AND child.state IN ('ended', 'failed') LIMIT 1
-       ) IS NOT NULL THEN scoop.failed_children(c.root, c.id) END AS failed_children
+       {claimed_run}
 FROM reached c

@@ -58,8 +58,9 @@ pub use api::{
     EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
     Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem, ListRequest, ListSchedules,
     Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
-    Redeliver, Redelivered, Request, Resume, Retire, Retired, RollbackAnswer, RollbackFailure, RunPage,
-    Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate, migration_files,
+    Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire, Retired, RollbackAnswer,
+    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
+    migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

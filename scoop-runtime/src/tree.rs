@@ -14,6 +14,7 @@ pub(crate) use self::assembly::{Extent, FAILURE_BYTES_MAX, LeftOut, TreeRows};
 pub use self::display::{TreeHints, TreeText};
 pub(crate) use self::row::{RunHead, RunRow, Stands};
 pub use self::timeline::{Bar, BarKind};
+use crate::store::Relaunches;
 use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
 
 /// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32
@@ -26,6 +27,7 @@ pub struct Tree {
     /// The message that started the hierarchy, and those whose emitter cannot be read.
     unhandled: Vec<UnhandledMessage>,
     cancellations: Vec<CancellationRequest>,
+    relaunches: Relaunches,
     unreadable: Vec<String>,
     is_complete: bool,
     has_more_unhandled: bool,
@@ -58,6 +60,8 @@ pub struct RunInfo {
     pub awaits: Option<SignalKey>,
     /// Why its step could not read the signal that came, after which it awaits another one.
     pub refused_signal: Option<String>,
+    /// How long it was in its queue before it began; `None` if it has not begun.
+    pub queue_time: Option<Duration>,
     /// The earliest deadline that applies to it, unless it has ended.
     pub deadline: Option<SystemTime>,
     /// Whether it is ready although no living program has its saga.
@@ -437,6 +441,16 @@ impl Tree {
     /// The cancellation requests for the hierarchy, for the runs of the tree, and for those above them, oldest first.
     pub fn cancellations(&self) -> &[CancellationRequest] {
         &self.cancellations
+    }
+
+    /// The hierarchy whose message was [launched again](crate::Scoop::relaunch) in this one.
+    pub fn relaunch_of(&self) -> Option<HierarchyId> {
+        self.relaunches.of
+    }
+
+    /// The hierarchies in which the first message of this one was [launched again](crate::Scoop::relaunch), the oldest first.
+    pub fn relaunched_as(&self) -> &[HierarchyId] {
+        &self.relaunches.as_others
     }
 
     /// Whether no run was left out because of [`ReadTree::depth`](crate::ReadTree::depth) or

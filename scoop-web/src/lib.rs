@@ -32,12 +32,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use scoop_runtime::Scoop;
 
 pub use crate::health::health;
 use crate::live::Live;
 pub use crate::options::{Options, WeakToken};
+use crate::pages::action::Action;
 use crate::secret::Secret;
 pub use crate::serving::{Serving, bind};
 
@@ -65,6 +66,13 @@ pub fn router(scoop: Scoop, options: Options) -> Router {
     routes(Arc::new(Web { secret: Secret::of(options.token()), scoop, options, live }))
 }
 
+/// The pages of a request about many runs.
+fn many(action: Action) -> MethodRouter<SharedWeb> {
+    let confirm = move |web, base, headers, query| pages::many::confirm(action, web, base, headers, query);
+    let carry_out = move |web, base, headers, form| pages::many::carry_out(action, web, base, headers, form);
+    get(confirm).post(carry_out)
+}
+
 fn routes(web: SharedWeb) -> Router {
     Router::new()
         .route("/", get(pages::overview::show))
@@ -79,7 +87,8 @@ fn routes(web: SharedWeb) -> Router {
         .route("/error-queue", get(pages::error_queue::show))
         .route("/schedules", get(pages::schedules::show))
         .route("/entities", get(pages::entities::show))
-        .route("/retry", get(pages::retry_many::confirm).post(pages::retry_many::carry_out))
+        .route("/retry", many(Action::Retry))
+        .route("/relaunch", many(Action::Relaunch))
         .route("/trigger", get(pages::trigger::confirm).post(pages::trigger::carry_out))
         .route("/pause", get(pages::pause::confirm).post(pages::pause::carry_out))
         .route("/resume", get(pages::pause::confirm).post(pages::pause::carry_out))

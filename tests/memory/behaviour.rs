@@ -63,6 +63,8 @@ mod priorities;
 mod read_back;
 #[path = "../it/behaviour/redelivered.rs"]
 mod redelivered;
+#[path = "../it/behaviour/relaunch.rs"]
+mod relaunch;
 #[path = "../it/behaviour/repair/mod.rs"]
 mod repair;
 #[path = "../it/behaviour/replies_last_step.rs"]

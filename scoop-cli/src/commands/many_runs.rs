@@ -1,12 +1,12 @@
-//! A request for each of many runs: `scoop cancel` and `scoop retry` with filters in place of an id.
+//! A request for each of many runs: `scoop cancel`, `scoop retry` and `scoop relaunch` with filters in place of an id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use scoop_core::Escaped;
 use scoop_runtime::{
-    CancelAnswer, HierarchyId, RepairAnswer, Request, RollbackAnswer, RunId, RunPhase, RunRequest,
-    RuntimeError, Scoop,
+    CancelAnswer, HierarchyId, RelaunchAnswer, RepairAnswer, Request, RollbackAnswer, RunId, RunPhase,
+    RunRequest, RunSummary, RuntimeError, Scoop,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -78,6 +78,16 @@ impl From<RepairAnswer> for Answer {
         let kind = match answer {
             RepairAnswer::Accepted => AnswerKind::Accepted,
             RepairAnswer::FailedBelow => AnswerKind::Dependent,
+            _ => AnswerKind::Refused,
+        };
+        Self { name: answer.name(), text: answer.to_string(), kind }
+    }
+}
+
+impl From<RelaunchAnswer> for Answer {
+    fn from(answer: RelaunchAnswer) -> Self {
+        let kind = match answer {
+            RelaunchAnswer::Accepted(_) => AnswerKind::Accepted,
             _ => AnswerKind::Refused,
         };
         Self { name: answer.name(), text: answer.to_string(), kind }
@@ -332,15 +342,16 @@ impl Many {
         self.filters.is_empty_but_topic() && self.limit.is_none()
     }
 
-    /// Makes a request for each of the runs, after a question. A dry run only checks them.
+    /// Makes a request for each of the runs, after a question. A dry run only checks them. Runs of the state `also` are asked for,
+    /// too.
     pub(super) async fn carry_out<A: Into<Answer> + Send + 'static>(
         &self,
         (scoop, output, consent): (&Scoop, Output, Consent),
-        request: RunRequest,
+        (request, also): (RunRequest, Option<RunPhase>),
         ask: impl Fn(RunId) -> Request<A>,
     ) -> Result<Exit, Fault> {
         let is_dry_run = consent.is_dry_run();
-        let chosen = self.choose(scoop, output, request, is_dry_run).await?;
+        let chosen = self.choose((scoop, output), (request, also), is_dry_run).await?;
         if chosen.runs.is_empty() {
             self.filters.check_names(scoop).await?;
             match (output.json, is_dry_run) {
@@ -375,24 +386,29 @@ impl Many {
     /// Lists the runs. In a dry run they are written, too.
     async fn choose(
         &self,
-        scoop: &Scoop,
-        output: Output,
-        request: RunRequest,
+        (scoop, output): (&Scoop, Output),
+        (request, also): (RunRequest, Option<RunPhase>),
         is_dry_run: bool,
     ) -> Result<Chosen, Fault> {
         let mut query = self.filters.query(scoop);
         if self.filters.state.is_empty() {
-            query = phases_for(request).fold(query, |query, phase| query.state(phase));
+            query = phases_for(request).chain(also).fold(query, |query, phase| query.state(phase));
         }
         let limit = self.limit.map_or(usize::MAX, |limit| limit as usize);
         let mut chosen = Chosen::default();
+        // A relaunch is about the hierarchy.
+        let mut relaunched = BTreeSet::new();
+        let fits = |run: &RunSummary| run.requests().any(|it| it == request) || also == Some(run.phase);
         let mut rows = Rows::new(&HEADER);
         let progress = Progress::begin("looking for runs");
         let tell = progress.teller();
         let mut place = None;
         loop {
             let page = query.clone().page(PAGE_MAX).after(place).await?;
-            for run in page.runs.iter().filter(|run| run.requests().any(|it| it == request)) {
+            for run in page.runs.iter().filter(|run| fits(run)) {
+                if request == RunRequest::Relaunch && !relaunched.insert(run.hierarchy) {
+                    continue;
+                }
                 if chosen.runs.len() == limit {
                     chosen.more = true;
                     break;

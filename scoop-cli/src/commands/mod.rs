@@ -68,6 +68,7 @@ async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Res
         ClientCommand::Cancel(args) => run_requests::cancel(scoop, output, args).await,
         ClientCommand::Rollback(args) => run_requests::rollback(scoop, output, args).await,
         ClientCommand::Retry(args) => run_requests::retry(scoop, output, args).await,
+        ClientCommand::Relaunch(args) => run_requests::relaunch(scoop, output, args).await,
         ClientCommand::Skip(args) => run_requests::skip(scoop, output, args).await,
         ClientCommand::Resolve(args) => run_requests::resolve(scoop, output, args).await,
         ClientCommand::Pause(args) => pause::pause(scoop, output, args).await,

@@ -2,8 +2,8 @@
 
 use scoop_core::{EventKind, Failure, SignalKey};
 use scoop_runtime::{
-    FailureSummary, Intervention, RecordedEvent, RunEvent, RunInfo, RunState, RunSummary, UnhandledMessage,
-    WorkerInfo,
+    FailureSummary, Intervention, RecordedEvent, RunEvent, RunInfo, RunState, RunSummary, Tree,
+    UnhandledMessage, WorkerInfo,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -21,6 +21,8 @@ pub(crate) struct RunRecord<'a> {
     message: Uuid,
     state: &'static str,
     since: String,
+    queued_ms: Option<u64>,
+    took_ms: Option<u64>,
     waits_for: Option<&'static str>,
     attempts: u32,
     reason: Option<&'a str>,
@@ -74,6 +76,8 @@ pub(crate) struct TreeRecord<'a> {
     failure: Option<FailureRecord>,
     rolling_back: bool,
     giving_up: bool,
+    queued_ms: Option<u64>,
+    took_ms: Option<u64>,
     attempts: u32,
     deadline: Option<String>,
     wakes_at: Option<String>,
@@ -86,6 +90,13 @@ pub(crate) struct TreeRecord<'a> {
     /// The same of its interventions.
     interventions_left_out: usize,
     unhandled: Vec<UnhandledRecord<'a>>,
+}
+
+/// The hierarchies with the same first message.
+#[derive(Serialize)]
+pub(crate) struct RelaunchesRecord {
+    relaunch_of: Option<Uuid>,
+    relaunched_as: Vec<Uuid>,
 }
 
 /// An event of a run.
@@ -208,6 +219,8 @@ impl<'a> From<&'a RunSummary> for RunRecord<'a> {
             message: run.message_id,
             state: run.phase.name(),
             since: utc(run.since),
+            queued_ms: run.queue_time().map(millis),
+            took_ms: run.duration().map(millis),
             waits_for: run.waits_for.map(|wait| wait.name()),
             attempts: run.attempts,
             reason: run.reason.as_deref(),
@@ -219,6 +232,16 @@ impl<'a> From<&'a RunSummary> for RunRecord<'a> {
             worker: run.worker.as_deref(),
             step: run.step.as_deref(),
         }
+    }
+}
+
+impl RelaunchesRecord {
+    /// Those of a hierarchy; `None` without any.
+    pub(crate) fn of(tree: &Tree) -> Option<Self> {
+        let relaunch_of = tree.relaunch_of().map(Into::into);
+        let relaunched_as: Vec<_> = tree.relaunched_as().iter().map(|new| new.uuid()).collect();
+        let is_any = relaunch_of.is_some() || !relaunched_as.is_empty();
+        is_any.then_some(Self { relaunch_of, relaunched_as })
     }
 }
 
@@ -244,6 +267,8 @@ impl<'a> From<&'a RunInfo> for TreeRecord<'a> {
             failure,
             rolling_back: run.rolling_back,
             giving_up: run.giving_up,
+            queued_ms: run.queue_time.map(millis),
+            took_ms: run.took().map(millis),
             attempts: run.attempts,
             deadline: run.deadline.and_then(utc_if_limited),
             wakes_at: run.wakes_at.and_then(utc_if_limited),

@@ -1,8 +1,9 @@
-//! `scoop cancel`, `rollback`, `retry`, `skip` and `resolve`: requests about a run or a hierarchy.
+//! `scoop cancel`, `rollback`, `retry`, `skip`, `resolve` and `relaunch`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
 use scoop_runtime::{
-    Explanation, Named, RepairAnswer, Request, RunId, RunRequest, RuntimeError, Scoop, WaitReason, Wanted,
+    Explanation, Named, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop, WaitReason,
+    Wanted,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -111,6 +112,36 @@ pub(crate) struct ResolveArgs {
     consent: Consent,
 }
 
+/// Launch the first message of a finished hierarchy again, in a new one, or those of all that pass filters
+///
+/// The message has the same payload and context, but for deadlines and a delay. A second time answers with the hierarchy of the
+/// first, unless it is asked for with `--again`.
+///
+/// With filters in place of an id, the hierarchy of each run that passes them is relaunched, once. The question says how many
+/// there are; `--dry-run` lists a run of each, and says how many requests would be refused, and why. The command can be
+/// interrupted between two of them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RelaunchArgs {
+    /// The id of a hierarchy or of a run of it
+    #[arg(value_name = "ID", value_parser = id::<Uuid>)]
+    id: Option<Uuid>,
+    /// Another payload, as JSON; - reads it from standard input
+    #[arg(long, value_name = "JSON", requires = "id")]
+    payload: Option<String>,
+    /// Also one that has committed: its effects come a second time
+    #[arg(long)]
+    even_if_committed: bool,
+    /// Also one that was relaunched before
+    #[arg(long)]
+    again: bool,
+    #[command(flatten)]
+    reason: Reason,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten, next_help_heading = "Many hierarchies, instead of an id")]
+    many: Many,
+}
+
 /// Why a request is made, for the record.
 #[derive(Debug, clap::Args)]
 struct Reason {
@@ -173,7 +204,7 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
             ));
         }
         let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source).without_place();
-        return many.carry_out((scoop, output, consent), RunRequest::Cancel, cancel).await;
+        return many.carry_out((scoop, output, consent), (RunRequest::Cancel, None), cancel).await;
     };
     let object = describe_object(scoop, id, Wanted::RunOrHierarchy).await?;
     let request = scoop.cancel(id, reason).source(source).without_place();
@@ -194,7 +225,7 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
     let RetryArgs { run, source: Source { source }, consent, many } = args;
     let Some(run) = many.or_id("retry", run)? else {
         let retry = |run: RunId| scoop.retry(run).source(&source);
-        return many.carry_out((scoop, output, consent), RunRequest::Retry, retry).await;
+        return many.carry_out((scoop, output, consent), (RunRequest::Retry, None), retry).await;
     };
     let object = describe_object(scoop, run, Wanted::Run).await?;
     let request = scoop.retry(run).source(source);
@@ -244,6 +275,31 @@ pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) ->
     let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
     let request = scoop.resolve(run, reason).source(source.source);
     let change = format!("count as rolled back by hand: {object}");
+    answered(output, request_with_consent(output, consent, &change, request).await?)
+}
+
+/// Launches again.
+pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) -> Result<Exit, Fault> {
+    let RelaunchArgs { id, payload, even_if_committed, again, reason, consent, many } = args;
+    let Reason { reason, source: Source { source } } = reason;
+    let request = |id: Uuid| {
+        let mut request = scoop.relaunch(id, &reason).source(&source).without_place();
+        if even_if_committed {
+            request = request.even_if_committed();
+        }
+        if again { request.again() } else { request }
+    };
+    let Some(id) = many.or_id("relaunch", id)? else {
+        let also = even_if_committed.then_some(RunPhase::Committed);
+        let relaunch = |run: RunId| request(run.uuid());
+        return many.carry_out((scoop, output, consent), (RunRequest::Relaunch, also), relaunch).await;
+    };
+    let object = describe_object(scoop, id, Wanted::RunOrHierarchy).await?;
+    let request = match payload {
+        Some(payload) => request(id).payload(super::payload::read(&payload)?),
+        None => request(id),
+    };
+    let change = format!("launch the message again of {object}");
     answered(output, request_with_consent(output, consent, &change, request).await?)
 }
 

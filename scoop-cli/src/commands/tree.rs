@@ -3,7 +3,7 @@
 use scoop_runtime::shown::{TreeHints, TreeText};
 use scoop_runtime::{Scoop, Tree};
 
-use super::records::{TreeRecord, UnreadableRecord};
+use super::records::{RelaunchesRecord, TreeRecord, UnreadableRecord};
 use super::target::Target;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
@@ -48,6 +48,9 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
     if output.json {
         tree.runs().into_iter().try_for_each(|run| output.record(&TreeRecord::from(run)))?;
         record_unreadable(output, &tree)?;
+        if let Some(relaunches) = RelaunchesRecord::of(&tree) {
+            output.record(&relaunches)?;
+        }
     } else {
         let text = TreeText { tree: &tree, hints: HINTS };
         output.line(text.to_string().trim_end())?;

@@ -331,7 +331,7 @@ async fn saga_is_paused_and_resumed() {
         Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.
     "#]]);
     shop.run(&["explain", &hierarchy, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","commands":[],"read_at":"<time>"}
+        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","queued_ms":null,"took_ms":null,"waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","commands":[],"read_at":"<time>"}
     "#]]);
     shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
         {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}
@@ -719,7 +719,7 @@ async fn filters_retry_all_failed_rollbacks_and_stuck_runs_that_pass() {
         would retry 2 runs: 2 of `orders` (rollback failed)
     "#]]);
     shop.run(&["retry", "--state", "stuck", "--dry-run", "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 4>","parent":"<id 5>","handler":"payments","topic":"shop.payments","message":"<id 6>","state":"stuck","since":"<time>","waits_for":"program","attempts":0,"reason":"the step `collect` is gone","failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null}
+        {"run":"<id 3>","hierarchy":"<id 4>","parent":"<id 5>","handler":"payments","topic":"shop.payments","message":"<id 6>","state":"stuck","since":"<time>","queued_ms":null,"took_ms":null,"waits_for":"program","attempts":0,"reason":"the step `collect` is gone","failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null}
         {"would":"retry 1 run: 1 of `payments` (stuck)"}
         {"accepted":1,"covered":0,"perhaps_covered":0}
     "#]]);
@@ -900,6 +900,62 @@ async fn cancelled_run_is_not_chosen_for_another_cancellation() {
     "#]]);
     shop.run(&cancel).await.shows(expect![[r#"
         2> no such runs
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn finished_order_is_launched_again_once_and_so_are_all_that_pass_filters() {
+    let mut shop = Shop::open().await;
+    let order = shop.order(1, Plan::Fail("none left".into())).await;
+    assert!(matches!(order.wait().await.unwrap(), Outcome::RolledBack(_)));
+    let id = order.id().to_string();
+    let why = ["--reason", "the stock is counted", "--source", "ada"];
+    let relaunch = [&["relaunch", &id][..], &why].concat();
+    shop.run(&[&relaunch[..], &["--dry-run"]].concat()).await.shows(expect![[r#"
+        would launch the message again of <id 1>, the hierarchy that begins with run <id 2> of `orders` (rolled back)
+    "#]]);
+    shop.run(&[&relaunch[..], &["--yes"]].concat()).await.shows(expect![[r#"
+        accepted: the message is launched again, as hierarchy <id 3>
+    "#]]);
+    shop.run(&[&relaunch[..], &["--yes", "--json"]].concat()).await.shows(expect![[r#"
+        exit 3
+        {"answer":"relaunched before","text":"the message was launched again before, as hierarchy <id 3>"}
+    "#]]);
+    let tree = order.tree().await.unwrap();
+    let new = shop.scoop.find(tree.relaunched_as()[0]).await.unwrap();
+    assert!(matches!(new.wait().await.unwrap(), Outcome::RolledBack(_)));
+    let links = shop.run(&["tree", &new.id().to_string(), "--json"]).await;
+    assert_eq!(links.field("relaunch_of"), [id.clone()], "{links:?}");
+    let payload = r#"{"number":9,"plan":"Commit"}"#;
+    let changed = ["--again", "--yes", "--payload", payload];
+    shop.run(&[&relaunch[..], &changed].concat()).await.shows(expect![[r#"
+        accepted: the message is launched again, as hierarchy <id 7>
+    "#]]);
+    let other = order.tree().await.unwrap().relaunched_as()[1];
+    let committed = shop.scoop.find(other).await.unwrap();
+    assert_eq!(committed.wait().await.unwrap(), Outcome::Committed);
+    let committed = committed.id().to_string();
+    shop.run(&[&["relaunch", &committed][..], &why, &["--yes"]].concat()).await.shows(expect![[r#"
+        exit 3
+        committed: a handler of the message has committed: its effects would come a second time
+    "#]]);
+    let many = [&["relaunch", "--handler", "orders"][..], &why].concat();
+    shop.run(&[&many[..], &["--dry-run"]].concat()).await.shows(expect![[r#"
+        exit 3
+        RUN SAGA STATE SINCE ABOUT
+        <id 4> orders rolled back <time> took <duration>; sold-out: none left
+        <id 2> orders rolled back <time> took <duration>; sold-out: none left
+        would relaunch 2 runs: 2 of `orders` (rolled back)
+        relaunched before: 1 run: the message was launched again before, as hierarchy <id 3>
+    "#]]);
+    shop.run(&[&many[..], &["--yes"]].concat()).await.shows(expect![[r#"
+        exit 3
+        accepted: 1 run
+        relaunched before: 1 run: the message was launched again before, as hierarchy <id 3>
+    "#]]);
+    let all = ["--state", "committed", "--even-if-committed", "--yes"];
+    shop.run(&[&many[..], &all].concat()).await.shows(expect![[r#"
+        accepted: 1 run
     "#]]);
 }
 

@@ -21,11 +21,11 @@ async fn runs_are_listed_with_state_and_reason() {
         <id 1> payments awaiting signal <time> awaits `shop.paid` with key `order 4`
         <id 2> orders waiting <time> waits for children
         <id 3> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
-        <id 4> orders rolled back <time> sold-out: no chairs left
-        <id 5> orders committed <time>
+        <id 4> orders rolled back <time> took <duration>; sold-out: no chairs left
+        <id 5> orders committed <time> took <duration>
     "#]]);
     shop.run(&["runs", "--state", "rolled-back", "--json"]).await.shows(expect![[r#"
-        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]","report":null},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]"}
+        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","queued_ms":<duration>,"took_ms":<duration>,"waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]","report":null},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]"}
     "#]]);
     shop.run(&["runs", "--waiting-for", "operator"]).await.shows(expect![[r#"
         RUN SAGA STATE SINCE ABOUT
@@ -36,7 +36,7 @@ async fn runs_are_listed_with_state_and_reason() {
         .shows(expect![[r#"
             RUN SAGA STATE SINCE ABOUT
             <id 3> orders rollback failed <time> waits for an operator; bank-closed: the bank is closed
-            <id 4> orders rolled back <time> sold-out: no chairs left
+            <id 4> orders rolled back <time> took <duration>; sold-out: no chairs left
         "#]]);
     shop.run(&["runs", "--failed-with", "SoldOut"]).await.shows(expect![[r#"
         exit 3
@@ -105,9 +105,9 @@ async fn runs_are_listed_by_saga_and_time() {
         2> no such runs
     "#]]);
     shop.run(&["runs", "--since", "1h", "--until", "0s", "--state", "committed"]).await.shows(expect![[r#"
-            RUN SAGA STATE SINCE ABOUT
-            <id 2> orders committed <time>
-        "#]]);
+        RUN SAGA STATE SINCE ABOUT
+        <id 2> orders committed <time> took <duration>
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,7 +268,7 @@ async fn wait_is_explained() {
     "#]]);
     let payment = order.tree().await.unwrap().runs()[1].id().to_string();
     shop.run(&["explain", &payment, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>. It goes on when the signal `shop.paid` is sent with the key `order 7`.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`.","commands":[],"read_at":"<time>"}
+        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","queued_ms":<duration>,"took_ms":null,"waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>. It goes on when the signal `shop.paid` is sent with the key `order 7`.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`.","commands":[],"read_at":"<time>"}
     "#]]);
 }
 

@@ -449,6 +449,13 @@ fn variable(text: &str, ids: &mut Vec<String>) -> Option<(String, usize)> {
         });
         return Some((format!("<id {}>", number + 1), 36));
     }
+    for field in [r#"queued_ms":"#, r#"took_ms":"#] {
+        let number = text.strip_prefix(field).unwrap_or_default();
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 {
+            return Some((format!("{field}<duration>"), field.len() + digits));
+        }
+    }
     // The name of the program under test, in its connections.
     if let Some(hash) = text.strip_prefix("cli-") {
         let name = hash.split('/').next().unwrap_or_default();

@@ -26,7 +26,7 @@ committed AS MATERIALIZED (
     ) seen
     -- one by one: the table may have been empty when it was analysed
     CROSS JOIN LATERAL (
-        SELECT e.ctid AS place, e.root, e.id, e.lineage, e.message_id, e.topic, e.handler, e.context
+        SELECT e.ctid AS place, e.root, e.id, e.lineage, e.message_id, e.topic, e.handler, e.context, e.queued_at, e.began_at
         FROM scoop.ended_run e
         WHERE e.root = requested.root AND e.id = seen.id AND e.outcome = 'committed'
         OFFSET 0
@@ -38,9 +38,9 @@ unended AS (
 ),
 child_run AS (
     INSERT INTO scoop.run
-        (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
+        (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, queued_at, began_at,
          rolling_back, rollback_requested, failure, rollback_since, epoch, unclaimed_epoch, context)
-    SELECT root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at,
+    SELECT root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, queued_at, began_at,
            true, true, because, clock_timestamp(),
            -- an epoch of the forward path is not valid for the rollback
            (extract(epoch FROM last_event_at) * 1000000)::bigint,

@@ -394,7 +394,9 @@ impl Handle {
             let asked = asked.map_err(GivenUp::error("the requests of a hierarchy were looked up"))?;
             let done = self.scoop.read_patiently(|_| store.interventions_of(self.root, runs, extent)).await;
             let done = done.map_err(GivenUp::error("interventions were looked up"))?;
-            Ok(Tree::of(rows, done, asked))
+            let relaunches = self.scoop.read_patiently(|_| store.relaunches(self.root)).await;
+            let relaunches = relaunches.map_err(GivenUp::error("relaunches were looked up"))?;
+            Ok(Tree::of(rows, done, asked).beside(relaunches))
         }
         .boxed()
     }

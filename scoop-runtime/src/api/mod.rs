@@ -66,7 +66,7 @@ pub(crate) use prune::{OldRows, ROWS_MAX, RefusedDeletions};
 pub use read_tree::ReadTree;
 pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
 pub use redelivery::{Redeliver, Redelivered};
-pub use requests::{CancelAnswer, Request, RollbackAnswer, SignalAnswer};
+pub use requests::{CancelAnswer, RelaunchAnswer, Request, RollbackAnswer, SignalAnswer};
 pub use scoop::Scoop;
 pub use signal::SendSignal;
 pub(crate) use signal::prepare as prepare_signal;

@@ -11,11 +11,12 @@ use uuid::Uuid;
 
 use super::signal::SendSignal;
 use crate::repair::{RepairAction, RepairAnswer};
-use crate::store::{RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
+use crate::store::{Relaunch, RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
 use crate::util::detached::uninterrupted;
+use crate::util::ids;
 use crate::util::patience::{GivenUp, Trial};
 use crate::util::payload;
-use crate::{RunId, RuntimeError, Scoop, Wanted};
+use crate::{HierarchyId, RunId, RuntimeError, Scoop, Wanted};
 
 /// The response to a cancellation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,21 @@ pub enum SignalAnswer {
     Kept,
     /// The run awaits no signal. Nothing happens.
     NotAwaiting,
+}
+
+/// The response to the request to launch the message of a hierarchy again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RelaunchAnswer {
+    /// The message is launched again, in this hierarchy. In a dry run it would be, and the id stands for none.
+    Accepted(HierarchyId),
+    /// It was launched again before, in this hierarchy. Nothing happens.
+    RelaunchedBefore(HierarchyId),
+    /// A run is unfinished, and its rollback has not failed. Nothing happens; repeat the request later, or cancel the run.
+    StillRunning,
+    /// A handler of the message has committed. Nothing happens unless the request is [even for such a
+    /// hierarchy](Request::even_if_committed).
+    Committed,
 }
 
 impl CancelAnswer {
@@ -110,6 +126,35 @@ impl fmt::Display for RollbackAnswer {
     }
 }
 
+impl RelaunchAnswer {
+    /// Its name, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted(_) => "accepted",
+            Self::RelaunchedBefore(_) => "relaunched before",
+            Self::StillRunning => "still running",
+            Self::Committed => "committed",
+        }
+    }
+}
+
+impl fmt::Display for RelaunchAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accepted(hierarchy) => write!(f, "the message is launched again, as hierarchy {hierarchy}"),
+            Self::RelaunchedBefore(hierarchy) => {
+                write!(f, "the message was launched again before, as hierarchy {hierarchy}")
+            }
+            Self::StillRunning => {
+                f.write_str("a run of it is unfinished: repeat the request later, or cancel the run")
+            }
+            Self::Committed => {
+                f.write_str("a handler of the message has committed: its effects would come a second time")
+            }
+        }
+    }
+}
+
 impl SignalAnswer {
     /// Its name, in lower case.
     pub const fn name(self) -> &'static str {
@@ -156,6 +201,16 @@ enum Kind<A> {
     Rollback(fn(RollbackAnswer) -> A),
     Repair(RepairAction, fn(RepairAnswer) -> A),
     Signal(Value, fn(SignalAnswer) -> A),
+    Relaunch(Again, fn(RelaunchAnswer) -> A),
+}
+
+/// How a message is launched again.
+#[derive(Default)]
+struct Again {
+    payload: Option<Value>,
+    even_if_committed: bool,
+    /// Also if it was before.
+    again: bool,
 }
 
 impl Request<RepairAnswer> {
@@ -169,6 +224,30 @@ impl Request<RepairAnswer> {
     ) -> Self {
         let about = RequestInfo::new(scoop, run.uuid(), Wanted::Run, note, asked_at);
         Self { about, kind: Kind::Repair(action, |answer| answer) }
+    }
+}
+
+impl Request<RelaunchAnswer> {
+    /// Launches the message with this payload in place of its own.
+    pub fn payload(self, payload: Value) -> Self {
+        self.with(|how| how.payload = Some(payload))
+    }
+
+    /// Also accepts a hierarchy that has committed: its effects come a second time.
+    pub fn even_if_committed(self) -> Self {
+        self.with(|how| how.even_if_committed = true)
+    }
+
+    /// Also accepts a hierarchy that was relaunched before.
+    pub fn again(self) -> Self {
+        self.with(|how| how.again = true)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Again)) -> Self {
+        if let Kind::Relaunch(how, _) = &mut self.kind {
+            change(how);
+        }
+        self
     }
 }
 
@@ -227,6 +306,7 @@ impl<A> Request<A> {
             Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
             Kind::Repair(action, answer) => about.repaired(&target, action).await.map(answer),
             Kind::Signal(payload, answer) => about.signal(&target, payload).await.map(answer),
+            Kind::Relaunch(how, answer) => about.relaunch(&target, how).await.map(answer),
         }
     }
 }
@@ -347,6 +427,34 @@ impl RequestInfo {
                     }
                     Ok(RepairAnswer::Accepted)
                 }
+            }
+        }
+        .boxed()
+    }
+
+    fn relaunch<'a>(
+        &'a self,
+        target: &'a RequestTarget,
+        Again { payload, even_if_committed, again }: Again,
+    ) -> BoxFuture<'a, Result<RelaunchAnswer, RuntimeError>> {
+        async move {
+            let (root, new) = (target.lineage.root_id(), ids::now_v7());
+            let limit = self.scoop.limits().payload_bytes_max;
+            let name = || format!("the payload for hierarchy {root}");
+            let payload = payload.map(|payload| payload::storable(payload, limit, name)).transpose()?;
+            let (payload, asked) = (payload.as_ref(), self.key());
+            let relaunch = |attempt| async move {
+                let requester = self.requester(asked.with(attempt));
+                let relaunch = Relaunch { root: new, payload, even_if_committed, again, requester };
+                self.scoop.store().relaunch(root, &relaunch).await
+            };
+            let relaunched = self.trial().endure(relaunch).await;
+            match relaunched.map_err(GivenUp::error("a relaunch was requested"))? {
+                Some((answer, handlers)) => {
+                    self.scoop.notify_ready(&handlers);
+                    Ok(answer)
+                }
+                None => Err(self.scoop.misnamed(self.id, self.wanted).await?),
             }
         }
         .boxed()
@@ -477,6 +585,42 @@ impl Scoop {
         let (scoop, asked_at) = (self.clone(), Location::caller());
         let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Rollback(|answer| answer) }
+    }
+
+    /// Launches the first message of a finished hierarchy again, in a new hierarchy: after it was rolled back, or cancelled, or
+    /// its rollback failed. `id` as in [`Scoop::cancel`]: that of a run stands for its hierarchy. Await it.
+    ///
+    /// The message has the same payload, unless the request has [another one](Request::payload), and the same context, but for
+    /// deadlines and a delay: these times have passed. The [trees](crate::Handle::tree) of both hierarchies name each other. The
+    /// failed rollback of the old one stays, for an operator.
+    ///
+    /// A second request answers with the hierarchy of the first one, unless it is made [again](Request::again), as long as the
+    /// old hierarchy is [kept](crate::Builder::keep).
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; if the payload
+    /// cannot be stored, or is larger than 16 MiB; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request may be made even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{Handle, RelaunchAnswer, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// let answer = scoop.relaunch(order.id(), "the stock is counted").source("Ada Lovelace").await?;
+    /// if let RelaunchAnswer::Accepted(hierarchy) = answer {
+    ///     println!("{}", scoop.find(hierarchy).await?.wait().await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn relaunch(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RelaunchAnswer> {
+        let (scoop, asked_at) = (self.clone(), Location::caller());
+        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        Request { about, kind: Kind::Relaunch(Again::default(), |answer| answer) }
     }
 
     /// Sends a run the signal that it awaits, given by its JSON: for operators, who see the run and not the sender. Await it

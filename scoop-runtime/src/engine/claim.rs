@@ -21,7 +21,6 @@ use super::reconcile::reconcile;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
-use crate::completion::RunEnd;
 use crate::store::{ClaimedRun, Lanes, QueueCursors, QueueLook, SetAside, Unclaimed};
 use crate::telemetry::{self, metrics};
 use crate::util::sync::lock;
@@ -431,10 +430,6 @@ pub(super) async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
             }
         }
         Unclaimed::Refused { root, id, why } => telemetry::refused(root, id, &why),
-        Unclaimed::EndedElsewhere { root, parent } => match parent {
-            Some(parent) => engine.wakeups.child_ended(parent, None),
-            None => engine.completions.notify(root, RunEnd::Unknown),
-        },
     }
 }
 

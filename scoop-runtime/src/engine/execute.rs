@@ -44,7 +44,7 @@ pub(super) async fn drive_as(
 ) {
     let engine = flight.engine.clone();
     let ClaimedRun { key, payload, attempts, retries, tried_under, .. } = claimed;
-    let ClaimedRun { flags, overdue, run, definition, signalled_by, .. } = claimed;
+    let ClaimedRun { flags, began_at, overdue, run, definition, signalled_by, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
     let (message, stored) = (OnceLock::new(), run.context.clone());
@@ -61,6 +61,7 @@ pub(super) async fn drive_as(
         attempts,
         retries,
         flags,
+        began_at,
         overdue,
         run,
         definition,

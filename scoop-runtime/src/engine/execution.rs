@@ -31,6 +31,7 @@ pub(super) struct Execution {
     pub(super) attempts: i32,
     pub(super) retries: u32,
     pub(super) flags: HierarchyFlags,
+    pub(super) began_at: OffsetDateTime,
     /// Whether it may have to give up.
     pub(super) overdue: bool,
     pub(super) run: Run,

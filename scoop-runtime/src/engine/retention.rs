@@ -1,8 +1,7 @@
 //! Deletes finished hierarchies and old signals when their time is over: see `docs/retention.md`.
 //!
 //! One process at a time does it, batch by batch. It sleeps between the transactions, so that it takes a small part of
-//! the server: see [`pace`]. When a worker dies meanwhile, the place and the kept hierarchies are those of its last
-//! transaction.
+//! the server: see [`pace`]. When a worker dies meanwhile, another one goes on after its last transaction.
 
 mod pace;
 
@@ -127,7 +126,7 @@ enum Settled {
     Done(Vec<PruneResult>),
     /// The database refuses it. A single hierarchy is put off; of several, each is to be tried alone.
     Refused,
-    /// Another worker has taken the place meanwhile.
+    /// Another worker has taken the turn meanwhile.
     Lost,
 }
 
@@ -183,7 +182,7 @@ enum Archived {
     Stopped,
 }
 
-/// Archives those of these hierarchies that would be deleted. After it, each change of one adds a young event.
+/// Archives those of these hierarchies that would be deleted. Each later change of one is younger than any time to keep.
 async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
     let Some(archive) = &engine.settings.archive else { return Ok(Archived::Needless) };
     let due = engine.store.deletable(roots, PruneTimes::ByTopic(engine.settings.keep)).await?;

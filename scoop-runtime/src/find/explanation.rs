@@ -288,13 +288,13 @@ impl JoinWait {
 impl RunExplanation {
     /// The requests of an operator to offer for the run: those of [`RunSummary::requests`], as far as they come first.
     ///
-    /// No repair is among them if a decision about runs below it comes first, although the run accepts `skip` and `resolve` then.
+    /// None is among them if a decision about runs below it comes first, although the run accepts `skip` and `resolve` then.
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
         let is_decided_below = match &self.reason {
             WaitReason::Operator { failed_below, .. } => !failed_below.is_empty(),
             _ => false,
         };
-        self.run.requests().filter(move |request| !is_decided_below || !request.is_repair())
+        self.run.requests().filter(move |_| !is_decided_below)
     }
 
     /// The kind of wait; `None` if it waits for nothing.

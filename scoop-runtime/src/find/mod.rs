@@ -36,6 +36,7 @@ pub(crate) use self::following::{
     EventFilter, EventWindow, FollowedEvent, FollowedPage, Following, Horizon, first_id_of,
 };
 pub(crate) use self::redaction::Redaction;
+pub(crate) use self::run::QUEUED_MIN;
 pub use self::run::{FailureSummary, RunPhase, RunRequest, RunSummary, WaitKind};
 
 /// The runs that a list has.

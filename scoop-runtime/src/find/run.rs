@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, OPERATOR, SignalKey};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::store::RowState;
-use crate::util::format::utc;
+use crate::util::format::{humane, utc};
 use crate::{HierarchyId, RunId};
 
 /// Declares an enum whose variants have names, in both directions.
@@ -144,6 +144,8 @@ named! {
         Resolve = "resolve",
         /// [`Scoop::signal_run`](crate::Scoop::signal_run).
         Signal = "signal",
+        /// [`Scoop::relaunch`](crate::Scoop::relaunch), of its hierarchy.
+        Relaunch = "relaunch",
     }
 }
 
@@ -169,9 +171,11 @@ impl RunPhase {
             }
             Self::AwaitingSignal => &[RunRequest::Signal, RunRequest::Cancel],
             Self::Stuck => &[RunRequest::Retry, RunRequest::Cancel],
-            Self::RollbackFailed => &RunRequest::REPAIRS,
+            Self::RollbackFailed => {
+                &[RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve, RunRequest::Relaunch]
+            }
             Self::Committed => &[RunRequest::Rollback],
-            Self::RolledBack => &[],
+            Self::RolledBack => &[RunRequest::Relaunch],
         }
     }
 
@@ -199,16 +203,6 @@ impl RunPhase {
             Self::Committed | Self::RolledBack => &[],
         }
     }
-
-    /// The end of this name in the record.
-    #[cfg(any(test, feature = "in-memory"))]
-    pub(crate) fn of_end(kind: &str) -> Option<Self> {
-        match kind {
-            "COMMITTED" => Some(Self::Committed),
-            "ROLLED_BACK" => Some(Self::RolledBack),
-            _ => None,
-        }
-    }
 }
 
 impl WaitKind {
@@ -232,6 +226,9 @@ impl WaitKind {
         states.iter().copied()
     }
 }
+
+/// A shorter time in a queue is not told.
+pub(crate) const QUEUED_MIN: Duration = Duration::from_secs(1);
 
 /// The main cause of a failure: of that of a rollback, the failed compensation. Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -314,6 +311,10 @@ pub struct RunSummary {
     pub phase: RunPhase,
     /// The time since which it is in that state, or of its last event if that is not known.
     pub since: SystemTime,
+    /// The time since which it could have begun: when its message was launched, or at the end of the delay. `None` before it began.
+    pub queued_at: Option<SystemTime>,
+    /// The time at which it began; `None` if it has not.
+    pub began_at: Option<SystemTime>,
     /// What it waits for, if it waits.
     pub waits_for: Option<WaitKind>,
     /// Failed attempts since its last event.
@@ -342,6 +343,16 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
+    /// How long it was in its queue before it began; `None` if it has not begun.
+    pub fn queue_time(&self) -> Option<Duration> {
+        self.began_at?.duration_since(self.queued_at?).ok()
+    }
+
+    /// How long it took from its beginning to its end; `None` before its end.
+    pub fn duration(&self) -> Option<Duration> {
+        self.phase.is_finished().then(|| self.since.duration_since(self.began_at?).ok())?
+    }
+
     /// The requests of an operator that can have an effect on it. Where its rollback has failed, runs below it may come first:
     /// [`RunExplanation::requests`](crate::RunExplanation::requests) leaves out what is refused because of them.
     pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
@@ -371,6 +382,12 @@ impl RunSummary {
     /// Texts of users in it are not escaped.
     pub fn about(&self) -> String {
         let mut parts: Vec<_> = self.settled().into_iter().collect();
+        if let Some(took) = self.duration() {
+            parts.push(format!("took {}", humane(took)));
+        }
+        if let Some(queued) = self.queue_time().filter(|queued| *queued >= QUEUED_MIN) {
+            parts.push(format!("queued for {}", humane(queued)));
+        }
         if self.rolling_back {
             parts.push("rolling back".to_owned());
         }
@@ -425,8 +442,6 @@ mod tests {
             assert_eq!(phase.to_string().parse(), Ok(phase));
             assert_eq!(phase.to_string().replace(' ', "-").parse(), Ok(phase));
             assert_eq!(phase.is_finished(), phase.row_states().is_empty());
-            let end = phase.to_string().replace(' ', "_").to_uppercase();
-            assert_eq!(RunPhase::of_end(&end), Some(phase).filter(|it| it.is_finished()));
         }
         let error = "done".parse::<RunPhase>().unwrap_err();
         assert!(error.starts_with("\"done\" is no state of a run; there are: pending, ready"), "{error}");

@@ -151,6 +151,8 @@ impl NewMessage {
             retries: 0,
             tried_under: vec![],
             flags: HierarchyFlags { has_parent: false, in_rollback: false },
+            // by the clock of this process
+            began_at: OffsetDateTime::now_utc(),
             overdue: false,
             definition: None,
             reserved_for: 0,

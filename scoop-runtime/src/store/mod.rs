@@ -55,8 +55,8 @@ pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::{QueueCursors, QueueLook, Snapshot};
 pub(crate) use requests::{
     ABANDONED_MAX, CancelResult, HandlerList, HandlerOutcome, InterventionSubject, MessageStatus, Page,
-    PendingRuns, Redelivery, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester,
-    RetiredHandler, RollbackStart, Waited,
+    PendingRuns, Redelivery, Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget,
+    Requester, RetiredHandler, RollbackStart, Waited,
 };
 pub use requests::{FormerHandler, RegisteredHandler};
 pub(crate) use retention::{
@@ -107,7 +107,7 @@ use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::read_turns::ReadTurns;
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, StuckRun};
+use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StuckRun};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
@@ -515,6 +515,13 @@ storage! {
 
         /// Makes all handlers of the target's message roll back, if all of it is finished.
         async fn request_rollback(&self, target: &RequestTarget, request: &Failure, asked: RequestKey) -> RollbackStart;
+
+        /// Launches the first message of a finished hierarchy again. Returns the answer, and the handlers with a new run; `None`
+        /// if there is no such hierarchy.
+        async fn relaunch(&self, root: Uuid, relaunch: &Relaunch<'_>) -> Option<(RelaunchAnswer, Vec<String>)>;
+
+        /// The hierarchies that this one was relaunched from and as.
+        async fn relaunches(&self, root: Uuid) -> Relaunches;
     }
 
     /// Failed rollbacks and stuck runs, and their repair by operators.

@@ -5,10 +5,12 @@ use std::time::SystemTime;
 
 use crate::HandlerLimits;
 use scoop_core::{Failure, Lineage};
+use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::types::ParentRef;
+use crate::HierarchyId;
 use crate::repair::{Decision, RepairAction};
 use crate::util::ids;
 use crate::util::patience::Attempt;
@@ -217,4 +219,25 @@ pub struct FormerHandler {
     pub handler: String,
     /// The end of its registration.
     pub retired_at: SystemTime,
+}
+
+/// A relaunch of the first message of a hierarchy.
+pub(crate) struct Relaunch<'a> {
+    /// The new hierarchy.
+    pub(crate) root: Uuid,
+    /// `None` for that of the message.
+    pub(crate) payload: Option<&'a Value>,
+    pub(crate) even_if_committed: bool,
+    /// Also if it was relaunched before.
+    pub(crate) again: bool,
+    pub(crate) requester: Requester<'a>,
+}
+
+/// The hierarchies with the same first message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relaunches {
+    /// Whose message was launched again.
+    pub(crate) of: Option<HierarchyId>,
+    /// As which ones its message was launched again, the oldest first.
+    pub(crate) as_others: Vec<HierarchyId>,
 }

@@ -100,7 +100,7 @@ pub(crate) enum PruneMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PruneVerdict {
     Deleted,
-    /// An event is too young.
+    /// A run ended too late, or it was cancelled or relaunched since.
     Recent,
     /// A rollback failed.
     Failed,

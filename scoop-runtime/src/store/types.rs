@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use scoop_core::{
-    Context, Direction, Entry, Failure, Lineage, RecordedStep, RollbackProgress, Run, SignalKey,
-    TraceContext, Window,
+    Context, Direction, Entry, Failure, RecordedStep, RollbackProgress, Run, SignalKey, TraceContext, Window,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -104,6 +103,8 @@ pub(crate) struct ClaimedRun {
     /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
     pub(crate) tried_under: Vec<i32>,
     pub(crate) flags: HierarchyFlags,
+    /// When it was claimed for the first time.
+    pub(crate) began_at: OffsetDateTime,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
     /// The definition under which its newest step completed.
@@ -140,8 +141,6 @@ pub(crate) enum Unclaimed {
     Unreadable { key: ClaimKey, handler: String, why: String },
     /// The database refuses its claim: it is stuck.
     Refused { root: Uuid, id: Uuid, why: String },
-    /// Another participant has executed it, so it has ended; with its parent, if it has one.
-    EndedElsewhere { root: Uuid, parent: Option<ParentRef> },
 }
 
 /// Points in time as the database reads them.
@@ -185,19 +184,14 @@ pub(crate) struct Woken {
 }
 
 /// A run that has committed when its last child did, as no step was left.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct CommittedParent {
     pub(crate) root: Uuid,
     /// The run of which a child ended with that.
     pub(crate) parent: Option<ParentRef>,
-}
-
-impl CommittedParent {
-    /// The run of this lineage, for which this parent waits, at this time.
-    pub(super) fn of(lineage: &Lineage, parent: Option<Uuid>, at: OffsetDateTime) -> Self {
-        let root = lineage.root_id();
-        Self { root, parent: parent.map(|id| ParentRef { root, id, at }) }
-    }
+    pub(crate) handler: String,
+    /// The time from its beginning to its end.
+    pub(crate) took: time::Duration,
 }
 
 /// The step of the failed attempts since the last event, compared with that of the newest attempt.

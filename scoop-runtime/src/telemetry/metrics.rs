@@ -117,6 +117,9 @@ metrics! {
     /// The time from the moment at which a run became ready until its claim; not of runs that start without waiting.
     histogram "scoop_queue_seconds" in Seconds = queue_seconds(saga);
 
+    /// The time from the beginning of a run until its end; without the rollback that is requested after its commit.
+    histogram "scoop_run_seconds" in Seconds = run_seconds(saga, outcome);
+
     /// The attempts that failed and are repeated.
     counter "scoop_retries_total" in Count = retries(saga, cause);
 

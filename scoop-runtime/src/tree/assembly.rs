@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::{CancellationRequest, RunEvent, RunInfo, RunRow, Tree, UnhandledMessage, WaitEnd};
 use crate::Intervention;
 use crate::repair::SIGNAL;
+use crate::store::Relaunches;
 
 impl Tree {
     /// Builds the tree of these runs, parents before children, with their interventions and the messages that they
@@ -48,7 +49,13 @@ impl Tree {
         }
         let unhandled = unhandled.into_values().flatten().collect();
         let (is_complete, has_more_unhandled) = (read.is_complete, read.has_more_unhandled);
-        Self { roots: nested(runs), unhandled, cancellations, unreadable, is_complete, has_more_unhandled }
+        let (roots, relaunches) = (nested(runs), Relaunches::default());
+        Self { roots, unhandled, cancellations, relaunches, unreadable, is_complete, has_more_unhandled }
+    }
+
+    /// Adds the hierarchies with the same first message.
+    pub(crate) fn beside(self, relaunches: Relaunches) -> Self {
+        Self { relaunches, ..self }
     }
 }
 

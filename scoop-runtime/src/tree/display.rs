@@ -10,6 +10,7 @@ use super::{
     CancellationRequest, PASSED, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd,
 };
 use crate::Intervention;
+use crate::find::QUEUED_MIN;
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, system_time, utc, utc_if_known};
 
@@ -125,11 +126,14 @@ impl RunInfo {
         notes
     }
 
-    /// Its id, its duration and the worker that executes it.
+    /// Its id, its duration, its time in the queue, and the worker that executes it.
     fn identity(&self) -> String {
         let mut identity = format!("run {}", self.id());
         if let Some(took) = self.took() {
             identity += &format!(", took {}", humane(took));
+        }
+        if let Some(queued) = self.queue_time.filter(|queued| *queued >= QUEUED_MIN) {
+            identity += &format!(", queued for {}", humane(queued));
         }
         if let Some(worker) = &self.worker {
             identity += &format!(", executed by {}", Escaped(worker));
@@ -426,6 +430,10 @@ impl fmt::Display for TreeText<'_> {
         let Self { tree, hints } = *self;
         let (of_all, of_runs): (Vec<_>, Vec<_>) =
             tree.cancellations().iter().partition(|request| request.lineage.ids().len() == 1);
+        if let Some(of) = tree.relaunch_of() {
+            writeln!(f, "a relaunch of hierarchy {of}")?;
+        }
+        tree.relaunched_as().iter().try_for_each(|new| writeln!(f, "relaunched as hierarchy {new}"))?;
         of_all.iter().try_for_each(|request| writeln!(f, "{request}"))?;
         tree.unhandled.iter().try_for_each(|message| writeln!(f, "{message}"))?;
         for root in tree.roots() {

@@ -1,7 +1,7 @@
 //! Rows of the tree query: a run, or a message without a handler.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
@@ -79,6 +79,7 @@ impl RunRow {
             attempts: stands.attempts,
             worker: stands.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
             wakes_at: stands.ready_at.filter(|at| is_ready && read_at.is_none_or(|now| *at > now)),
+            queue_time: None,
             deadline: stands.give_up_at.filter(|_| !ended),
             giving_up: stands.giving_up && !ended,
             is_abandoned: stands.is_abandoned && is_ready,
@@ -105,6 +106,15 @@ impl RunRow {
     pub(crate) fn after_executions(mut self, count: u32, began_at: Option<SystemTime>) -> Self {
         if let Self::Run(run) = &mut self {
             (run.former_executions, run.execution_began_at) = (count, began_at);
+        }
+        self
+    }
+
+    /// Sets the time in its queue.
+    #[must_use]
+    pub(crate) fn queued_for(mut self, time: Option<Duration>) -> Self {
+        if let Self::Run(run) = &mut self {
+            run.queue_time = time;
         }
         self
     }

@@ -6,7 +6,10 @@ use askama::Template;
 use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use scoop_runtime::{CancelAnswer, Named, RepairAnswer, RollbackAnswer, RunRequest, Scoop, SignalAnswer};
+use scoop_runtime::{
+    CancelAnswer, HierarchyId, Named, RelaunchAnswer, RepairAnswer, RollbackAnswer, RunRequest, Scoop,
+    SignalAnswer,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -26,11 +29,12 @@ pub(crate) enum Action {
     Skip,
     Resolve,
     Signal,
+    Relaunch,
 }
 
 impl Action {
-    const ALL: [Self; 6] =
-        [Self::Cancel, Self::Rollback, Self::Retry, Self::Skip, Self::Resolve, Self::Signal];
+    const ALL: [Self; 7] =
+        [Self::Cancel, Self::Rollback, Self::Retry, Self::Skip, Self::Resolve, Self::Signal, Self::Relaunch];
 
     /// The request that it makes.
     const fn request(self) -> RunRequest {
@@ -41,6 +45,7 @@ impl Action {
             Self::Skip => RunRequest::Skip,
             Self::Resolve => RunRequest::Resolve,
             Self::Signal => RunRequest::Signal,
+            Self::Relaunch => RunRequest::Relaunch,
         }
     }
 
@@ -58,6 +63,7 @@ impl Action {
             Self::Skip => "Skip",
             Self::Resolve => "Resolve",
             Self::Signal => "Send the signal",
+            Self::Relaunch => "Relaunch",
         }
     }
 
@@ -70,6 +76,7 @@ impl Action {
             Self::Skip => "skip the failed compensation, or the wait for failed runs below, of",
             Self::Resolve => "resolve",
             Self::Signal => "send the awaited signal to",
+            Self::Relaunch => "launch the message again of",
         }
     }
 
@@ -95,6 +102,10 @@ impl Action {
                 "The run counts as rolled back by hand: nothing more of it is executed. So do the failed runs below that \
                  block it."
             }
+            Self::Relaunch => {
+                "The first message of the hierarchy is launched again, in a new one: as it was, but for deadlines and a delay. \
+                 A second time answers with the hierarchy of the first."
+            }
             Self::Signal => {
                 "All runs that await the same signal with the same key get the payload, and go on. Nothing checks that they \
                  can read it."
@@ -102,7 +113,7 @@ impl Action {
         }
     }
 
-    fn needs_reason(self) -> bool {
+    pub(super) fn needs_reason(self) -> bool {
         self != Self::Retry
     }
 
@@ -120,8 +131,8 @@ impl Action {
     /// The names and texts of its answers.
     fn answers(self) -> Vec<(&'static str, String)> {
         use {
-            CancelAnswer as Cancel, RepairAnswer as Repair, RollbackAnswer as Rollback,
-            SignalAnswer as Signal,
+            CancelAnswer as Cancel, RelaunchAnswer as Relaunch, RepairAnswer as Repair,
+            RollbackAnswer as Rollback, SignalAnswer as Signal,
         };
         match self {
             Self::Cancel => [Cancel::Accepted, Cancel::AlreadyRequested, Cancel::NothingToDo]
@@ -145,6 +156,22 @@ impl Action {
             ]
             .map(|answer| (answer.name(), answer.to_string()))
             .into(),
+            Self::Relaunch => {
+                let none = HierarchyId::from(Uuid::nil());
+                [
+                    (
+                        Relaunch::Accepted(none).name(),
+                        "the message is launched again: see the relaunch below".into(),
+                    ),
+                    (
+                        Relaunch::RelaunchedBefore(none).name(),
+                        "it was launched again before: see below".into(),
+                    ),
+                    (Relaunch::StillRunning.name(), Relaunch::StillRunning.to_string()),
+                    (Relaunch::Committed.name(), Relaunch::Committed.to_string()),
+                ]
+                .into()
+            }
             Self::Signal => [Signal::Accepted, Signal::Kept, Signal::NotAwaiting]
                 .map(|answer| (answer.name(), answer.to_string()))
                 .into(),
@@ -312,6 +339,7 @@ async fn request(
         Action::Retry => scoop.retry(id).source(name).await?.name(),
         Action::Skip => scoop.skip(id, reason).source(name).await?.name(),
         Action::Resolve => scoop.resolve(id, reason).source(name).await?.name(),
+        Action::Relaunch => scoop.relaunch(id, reason).source(name).without_place().await?.name(),
         Action::Signal => {
             scoop.signal_run(id, payload.unwrap_or_default(), reason).source(name).await?.name()
         }

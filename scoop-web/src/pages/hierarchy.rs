@@ -36,6 +36,8 @@ struct HierarchyPage {
     /// A paragraph for each run of the first message.
     explanations: Vec<String>,
     notes: Vec<String>,
+    /// The hierarchies with the same first message, each after these words.
+    relaunches: Vec<(&'static str, Uuid)>,
     actions: Vec<Action>,
     done: Option<Done>,
     runs: Vec<Node>,
@@ -121,6 +123,7 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
         match status {
             Status::Unfinished if can_be_cancelled => vec![Action::Cancel],
             Status::Ended(Outcome::Committed) => vec![Action::Rollback],
+            Status::Ended(Outcome::RolledBack(_) | Outcome::RollbackFailed(_)) => vec![Action::Relaunch],
             _ => vec![],
         }
     };
@@ -136,6 +139,7 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
         tone,
         explanations: explanation.runs.iter().map(|run| block(&run.to_string())).collect(),
         notes: notes(&tree),
+        relaunches: relaunches(&tree),
         actions,
         done: Done::of(fields),
         runs: runs.iter().map(|run| node(run, now)).collect(),
@@ -167,6 +171,12 @@ fn notes(tree: &Tree) -> Vec<String> {
     let unreadable = tree.unreadable().iter().map(|why| format!("unreadable: {why}"));
     let more = tree.has_more_unhandled().then(|| "There may be more messages without a handler.".into());
     asked.chain(unhandled).chain(more).chain(unreadable).map(|note| line(&note)).collect()
+}
+
+fn relaunches(tree: &Tree) -> Vec<(&'static str, Uuid)> {
+    let of = tree.relaunch_of().map(|of| ("A relaunch of hierarchy", of.uuid()));
+    let others = tree.relaunched_as().iter().map(|new| ("Relaunched as hierarchy", new.uuid()));
+    of.into_iter().chain(others).collect()
 }
 
 fn node(run: &RunInfo, now: SystemTime) -> Node {

@@ -1,11 +1,13 @@
 //! The list of runs, with filters, page by page.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FindRuns, RunCursor, RunPhase, WaitKind};
+use scoop_runtime::{FindRuns, RunCursor, RunPhase, RunRequest, RunSummary, WaitKind};
+use uuid::Uuid;
 
 use super::{Base, Fields, Frame, RunRow, page_of};
 use crate::fault::Fault;
@@ -35,6 +37,8 @@ struct RunsPage {
     frame: Frame,
     filters: Filters,
     runs: Vec<RunRow>,
+    /// A run of each hierarchy that can be launched again.
+    relaunchable: Vec<Uuid>,
     /// The URL of the next page.
     next: Option<String>,
     /// The URL of the first page, if this is a later one.
@@ -78,6 +82,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<RunsPage, Fault
         frame: Frame::new(web, base, "Runs", "Runs"),
         filters: filters(fields),
         runs: page.runs.iter().map(|run| RunRow::of(run, now)).collect(),
+        relaunchable: if web.options.is_read_only() { vec![] } else { relaunchable(&page.runs) },
         next: page.next.map(|next| address(Some(next.to_string()))),
         first: place.map(|_| address(None)),
     })
@@ -110,6 +115,13 @@ fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
         query = query.since(SystemTime::now() - *span);
     }
     Ok(if fields.last("roots").is_some() { query.roots() } else { query })
+}
+
+fn relaunchable(runs: &[RunSummary]) -> Vec<Uuid> {
+    let mut hierarchies = BTreeSet::new();
+    let can_be = |run: &&RunSummary| run.requests().any(|request| request == RunRequest::Relaunch);
+    let runs = runs.iter().filter(can_be).filter(|run| hierarchies.insert(run.hierarchy));
+    runs.map(|run| run.run.uuid()).collect()
 }
 
 fn filters(fields: &Fields) -> Filters {

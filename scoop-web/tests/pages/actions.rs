@@ -171,7 +171,7 @@ async fn run_above_one_that_failed_again_leads_to_that_and_cannot_be_cancelled()
         .has(&link)
         .has("the bank is closed")
         .lacks("/actions/");
-    shop.get(&format!("/hierarchies/{}", order.id())).await.lacks("/actions/");
+    shop.get(&format!("/hierarchies/{}", order.id())).await.lacks("/actions/cancel/");
     shop.get("/inbox")
         .await
         .has(&format!("/actions/resolve/{child}"))

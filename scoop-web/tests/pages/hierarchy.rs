@@ -10,7 +10,10 @@ async fn hierarchy_is_shown_as_tree_and_time_line() {
     let order = shop.order(Plan::Fail("none left".into())).await;
     let got = shop.get(&format!("/hierarchies/{}", order.id())).await;
     got.has("rolled back: none left").has("<rect class=\"run\"").has("<rect class=\"step\"");
-    got.has("<rect class=\"compensation\"").has("undo reserve").lacks("/actions/");
+    got.has("<rect class=\"compensation\"")
+        .has("undo reserve")
+        .has("/actions/relaunch/")
+        .lacks("/actions/cancel/");
     let waiting = shop.shipped(2).await;
     let got = shop.get(&format!("/hierarchies/{}", waiting.id())).await;
     got.has("waits for 2 children").has("class=\"level-1\"").has("<rect class=\"wait open\"");

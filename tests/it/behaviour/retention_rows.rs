@@ -384,6 +384,26 @@ async fn lag_is_that_of_the_oldest_due_hierarchy_put_off_or_not() -> Result<()> 
     Ok(())
 }
 
+/// Topics with many due hierarchies hold up no other one.
+#[tokio::test(flavor = "multi_thread")]
+async fn longest_due_hierarchies_are_taken_first_and_each_once() {
+    let db = Database::new().await;
+    db.execute(
+        "INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+         SELECT md5(root)::uuid, run.id, ARRAY[md5(root)::uuid, run.id], md5(root)::uuid, topic, handler, 'committed',
+                now() - days * interval '1 day'
+         FROM (VALUES ('1', 'a', 8), ('2', 'a', 8), ('3', 'b', 9)) ended (root, topic, days),
+              (VALUES ('one'), ('two')) handlers (handler)
+         CROSS JOIN LATERAL (SELECT md5(root || handler)::uuid AS id) run",
+    )
+    .await;
+    let taken = taken_by(&db, 1).await.expect("no other one deletes");
+    let longest = db.texts("SELECT md5('3')::uuid::text").await;
+    assert_eq!(taken.len(), 2);
+    assert_eq!(taken[0].to_string(), longest[0]);
+    assert_ne!(taken[1], taken[0]);
+}
+
 /// Each look would find it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn hierarchy_that_is_kept_is_looked_at_again_after_an_eighth_of_its_age() -> Result<()> {
@@ -432,6 +452,41 @@ async fn message_without_a_handler_is_deleted_after_the_time_of_the_program() ->
     assert!(scoop.find(unhandled.id()).await.is_err());
     assert_eq!((rows(&db, "message").await, rows(&db, "kept_hierarchy").await), (0, 0));
     scoop.shutdown().await?;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "rows.ping")]
+struct Ping;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "rows.nobody")]
+struct Nobody;
+
+#[derive(Default)]
+struct Pings;
+
+#[saga(name = "pings")]
+#[subscribes(Ping)]
+impl Pings {
+    #[step]
+    async fn detach(&self, scope: &mut Scope<'_>, _: &Ping) -> Result<()> {
+        scope.detach(Nobody).await?;
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn detached_message_without_a_handler_is_deleted_too() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Pings>().provide(Pings).start().await?;
+    assert_eq!(scoop.launch(Ping).await?.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    assert_eq!(rows(&db, "kept_hierarchy").await, 1);
+    db.execute("DELETE FROM scoop.keep_time").await;
+    db.grow_older(8 * DAY).await;
+    assert_eq!(settle(&db, 1, true).await, 2);
+    assert_eq!((rows(&db, "message").await, rows(&db, "kept_hierarchy").await), (0, 0));
     Ok(())
 }
 

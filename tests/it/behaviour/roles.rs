@@ -555,7 +555,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let broken = scoop.launch(Order { fails: true }).await?;
     assert!(matches!(broken.ends().await?, Outcome::RollbackFailed(_)));
     let run = reader.failed_compensations().await?.remove(0).id();
-    assert_eq!(reader.explain(run).await?.runs[0].requests().count(), 3);
+    assert_eq!(reader.explain(run).await?.runs[0].requests().count(), 4);
     for tried in [reader.retry(run), reader.skip(run, "tried"), reader.resolve(run, "tried")] {
         assert_eq!(tried.dry_run().await?, RepairAnswer::Accepted);
     }

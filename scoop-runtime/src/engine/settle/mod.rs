@@ -5,7 +5,7 @@ pub(super) mod batched;
 mod in_step;
 pub(super) mod queue;
 
-use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Run, SignalKey, Tried};
+use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Path, Run, SignalKey, Tried};
 use serde_json::Value;
 
 use self::in_step::{CommitError, settle_and_commit};
@@ -285,8 +285,15 @@ fn apply(
     }
     let committed = after.run.is_none() && !after.rolling_back;
     if settled.state.has_ended() {
+        let outcome = ending.unwrap_or(if committed { "committed" } else { "rolled_back" });
         if committed {
             execution.span.ends_as("committed");
+        }
+        let is_undone = matches!(execution.run.path, Path::Backward { rollback_requested: true, .. });
+        // The clocks of the server and of a program that has begun it by itself may differ.
+        let took = (settled.last_event_at - execution.began_at).max(time::Duration::ZERO);
+        if !is_undone {
+            metrics::run_seconds(&execution.saga.definition.saga, outcome).record(took.as_seconds_f64());
         }
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {
@@ -295,7 +302,6 @@ fn apply(
                 engine.wakeups.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
-                let outcome = ending.unwrap_or(if committed { "committed" } else { "rolled_back" });
                 // One whose rollback failed ends when an operator has settled that.
                 if outcome != "rollback_failed" {
                     metrics::root_runs(outcome, 1);

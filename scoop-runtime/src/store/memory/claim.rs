@@ -184,6 +184,8 @@ impl State {
         let now = self.now();
         let row = self.change(run, |row| {
             (row.state, row.owner) = (RowState::Running, Some(worker));
+            row.queued_at = row.queued_at.or(row.parked_since).or(Some(row.ready_at));
+            row.began_at = row.began_at.or(Some(now));
             row.signal = None;
             row.last_event_at = later(now, row.last_event_at);
             let keeps = is_injected(Bug::TakeOverLiving) && row.attempts > 0;
@@ -235,6 +237,7 @@ impl State {
                 has_parent: row.parent.is_some(),
                 in_rollback: row.rollback_since.is_some(),
             },
+            began_at: row.began_at.unwrap_or(row.last_event_at),
             overdue: row.is_overdue(self.now()),
             definition: row.definition,
             reserved_for: row.reserved_for,

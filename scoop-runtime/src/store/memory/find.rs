@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::ready_queue::ReadyQueue;
-use super::row::WorkingRow;
-use super::state::{Hierarchy, State};
+use super::row::{EndedRow, RunOutcome, WorkingRow};
+use super::state::State;
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
@@ -58,16 +58,16 @@ impl FindStorage for MemoryStore {
     ) -> sqlx::Result<Part<EndedPlace>> {
         self.run("finished_runs", |state| {
             let ends = filter.ends();
-            let all = state.hierarchies.values().flat_map(Hierarchy::ends);
-            let place = |end: &Event| (StoredTime::from(end.at), end.lineage.id());
+            let place = |ended: &EndedRow| (StoredTime::from(ended.last.last_event_at), ended.last.id());
+            let all = state.ended_runs();
             let mut all: Vec<_> =
-                all.filter(|(_, end)| after.is_none_or(|after| place(end) < after)).collect();
-            all.sort_by_key(|(_, end)| Reverse(place(end)));
-            let listed = all.into_iter().filter_map(|(record, end)| {
-                let (run, failures) = record.finished(end)?;
-                let fits = ends.contains(&run.phase) && filter.fits(&run, &end.lineage);
-                let fits = fits && filter.admits_failures(failures.iter());
-                fits.then(|| (place(end), run))
+                all.filter(|(_, ended)| after.is_none_or(|after| place(ended) < after)).collect();
+            all.sort_by_key(|(_, ended)| Reverse(place(ended)));
+            let listed = all.into_iter().filter_map(|(record, ended)| {
+                let run = record.finished(ended)?;
+                let fits = ends.contains(&run.phase) && filter.fits(&run, &ended.last.lineage);
+                let fits = fits && filter.admits_failures(ended.last.failures());
+                fits.then(|| (place(ended), run))
             });
             Ok(Part::new(listed.take(page.runs + 1).collect(), page, None))
         })
@@ -101,13 +101,11 @@ impl FindStorage for MemoryStore {
 
     async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> sqlx::Result<Counted> {
         self.run("finished_counts", |state| {
-            let events = state.hierarchies.values().flat_map(|hierarchy| &hierarchy.record.events);
             let mut counts: BTreeMap<_, RunCount> = BTreeMap::new();
-            for event in events.filter(|event| event.at >= since) {
-                let end = RunPhase::of_end(event.kind.as_str());
-                if let Some((phase, handler)) = end.zip(event.handler.clone()) {
-                    let of_end = RunCount::new(handler.to_string(), phase, 0);
-                    counts.entry((handler, phase)).or_insert(of_end).add_one(limits.runs);
+            for (_, EndedRow { outcome, last }) in state.ended_runs() {
+                if let Some(phase) = outcome.phase().filter(|_| last.last_event_at >= since) {
+                    let of_end = RunCount::new(last.handler.to_string(), phase, 0);
+                    counts.entry((last.handler.clone(), phase)).or_insert(of_end).add_one(limits.runs);
                 }
             }
             Ok(Counted::first(counts.into_values().collect(), limits.sagas))
@@ -145,13 +143,13 @@ impl FindStorage for MemoryStore {
     ) -> sqlx::Result<Vec<(String, Duration)>> {
         self.run("run_durations", |state| {
             let mut of_handlers: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
-            let ends = state.newest_events().filter(|(_, event)| event.kind == EventKind::Committed);
-            for (record, end) in ends.filter(|(_, end)| end.at >= since) {
-                let Some(handler) = end.handler.as_deref() else { continue };
-                let Some(seen) = record.of_handler(end.message, EventKind::Seen, handler) else { continue };
-                let took = of_handlers.entry(handler).or_default();
-                if took.len() < of_each {
-                    took.push(Duration::try_from(end.at - seen.at).unwrap_or_default());
+            let ends = state.ended_runs().filter(|(_, ended)| ended.outcome == RunOutcome::Committed);
+            let mut ends: Vec<_> = ends.map(|(_, ended)| &ended.last).collect();
+            ends.sort_by_key(|run| Reverse(run.last_event_at));
+            for run in ends.into_iter().filter(|run| run.last_event_at >= since) {
+                let took = of_handlers.entry(&*run.handler).or_default();
+                if let Some(began_at) = run.began_at.filter(|_| took.len() < of_each) {
+                    took.push(Duration::try_from(run.last_event_at - began_at).unwrap_or_default());
                 }
             }
             let runs = of_handlers.into_iter();
@@ -163,6 +161,11 @@ impl FindStorage for MemoryStore {
 }
 
 impl State {
+    /// The runs that have ended, with the records of their hierarchies.
+    fn ended_runs(&self) -> impl Iterator<Item = (&EventLog, &EndedRow)> {
+        self.hierarchies.values().flat_map(|it| it.ended.values().map(move |ended| (&it.record, ended)))
+    }
+
     /// All events with their records, newest first.
     pub(super) fn newest_events(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
         let all = self.hierarchies.values().map(|hierarchy| &hierarchy.record);
@@ -177,9 +180,7 @@ impl State {
         let join = self.join_members.wait_of(run);
         let row = hierarchy.rows.get(&run).filter(|row| row.state != RowState::Ended);
         let Some(row) = row else {
-            let record = &hierarchy.record;
-            let ends = |event: &&Event| RunPhase::of_end(event.kind.as_str()).is_some();
-            let (ended, _) = record.finished(record.of_run(run).rev().find(ends)?)?;
+            let ended = hierarchy.record.finished(hierarchy.ended.get(&run)?)?;
             return Some(RunFacts { join, ..RunFacts::ended(ended, read_at) });
         };
         let is_unfinished = |row: &&WorkingRow| !row.state.has_ended();
@@ -312,6 +313,8 @@ impl State {
             message_id: row.message_id,
             phase,
             since: system_time(row.since(self.now())),
+            queued_at: row.queued_at.map(system_time),
+            began_at: row.began_at.map(system_time),
             waits_for,
             attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
             reason: row.reason.clone(),
@@ -357,51 +360,30 @@ impl WorkingRow {
     }
 }
 
-impl Hierarchy {
-    /// The ends of runs that count: the run was not undone or repaired after it, and is not in the working set.
-    fn ends(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
-        let ends = self.record.events.iter().filter(|end| {
-            let handler = end.handler.as_deref().unwrap_or_default();
-            let after = |kind| self.record.of_handler(end.message, kind, handler).is_some();
-            match end.kind {
-                EventKind::Committed => !after(EventKind::RollingBack),
-                EventKind::RolledBack => true,
-                _ => false,
-            }
-        });
-        ends.filter(|end| self.is_gone(end.lineage.id())).map(|end| (&self.record, end))
-    }
-
-    /// Whether a run is not in the working set, or is there only for its parent.
-    fn is_gone(&self, run: Uuid) -> bool {
-        self.rows.get(&run).is_none_or(|row| row.state == RowState::Ended)
-    }
-}
-
 impl EventLog {
-    /// The run that ended with this event, and the failures by whose codes it is found.
-    fn finished(&self, end: &Event) -> Option<(RunSummary, Vec<Failure>)> {
-        let handler = end.handler.as_deref().unwrap_or_default();
-        let phase = RunPhase::of_end(end.kind.as_str())?;
-        let of_kind =
-            |kind| self.of_handler(end.message, kind, handler).filter(|_| phase != RunPhase::Committed);
-        let reason = of_kind(EventKind::RollingBack).and_then(|event| event.exception.clone());
-        let mut failed =
-            self.of_run(end.lineage.id()).rev().filter(|event| event.kind == EventKind::RollbackFailed);
-        let rollback_failure = failed.next().and_then(|event| event.exception.clone());
-        let failure = reason.as_ref();
-        let parent = end.lineage.parent().filter(|parent| parent.ids().len() > 1);
-        let newest = self.interventions_of(end.lineage.id()).rev().take(INTERVENTIONS_READ);
+    /// What lists show of a run that has ended; `None` if it was dropped.
+    fn finished(&self, EndedRow { outcome, last }: &EndedRow) -> Option<RunSummary> {
+        let phase = outcome.phase()?;
+        let kind = match phase {
+            RunPhase::Committed => EventKind::Committed,
+            _ => EventKind::RolledBack,
+        };
+        let end = self.of_handler(last.message_id, kind, &last.handler);
+        let failure = last.failure.as_ref();
+        let parent = last.lineage.parent().filter(|parent| parent.ids().len() > 1);
+        let newest = self.interventions_of(last.id()).rev().take(INTERVENTIONS_READ);
         let skips = newest.filter(|done| done.kind == RepairAction::Skip.as_str());
-        let run = RunSummary {
-            run: end.lineage.id().into(),
-            hierarchy: end.lineage.root_id().into(),
+        Some(RunSummary {
+            run: last.id().into(),
+            hierarchy: last.root().into(),
             parent: parent.map(|parent| parent.id().into()),
-            handler: handler.to_owned(),
-            topic: self.topic_of(end.message).to_string(),
-            message_id: end.message,
+            handler: last.handler.to_string(),
+            topic: last.topic.to_string(),
+            message_id: last.message_id,
             phase,
-            since: system_time(end.at),
+            since: system_time(last.last_event_at),
+            queued_at: last.queued_at.map(system_time),
+            began_at: last.began_at.map(system_time),
             waits_for: None,
             attempts: 0,
             reason: None,
@@ -411,11 +393,10 @@ impl EventLog {
             deadline: None,
             wakes_at: None,
             awaits: None,
-            worker: end.identifier.as_deref().map(str::to_owned),
-            step: end.step.clone(),
+            worker: end.and_then(|end| Some(end.identifier.as_deref()?.to_owned())),
+            step: end.and_then(|end| end.step.clone()),
             skipped: skips.filter(|_| phase == RunPhase::RolledBack).count(),
-        };
-        Some((run, reason.into_iter().chain(rollback_failure).collect()))
+        })
     }
 }
 

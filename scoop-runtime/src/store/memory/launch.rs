@@ -132,6 +132,7 @@ impl State {
         };
         (row.state, row.owner, row.epoch, row.last_event_at) =
             (RowState::Running, Some(*worker), 1, after(now));
+        (row.queued_at, row.began_at) = (Some(now), Some(now));
         launch.claimed.push(row.id());
         self.append(Event::of(&row, EventKind::Seen, identifier));
         self.insert(row);

@@ -45,6 +45,7 @@ impl State {
             .hierarchies
             .values()
             .flat_map(|it| it.unhandled().filter(move |event| it.is_open(event)))
+            .filter(|event| event.handler.is_some() || !self.is_relaunched(event.lineage.root_id()))
             .collect();
         let dropped = |event: &Event| {
             self.topology.iter().any(|listed| {
@@ -59,6 +60,10 @@ impl State {
         });
         unhandled.sort_by_key(|event| event.place);
         unhandled.into_iter().cloned().collect()
+    }
+
+    fn is_relaunched(&self, root: Uuid) -> bool {
+        self.relaunches.iter().any(|row| row.of == root)
     }
 
     fn redeliver(&mut self, emitted: &Event, topic: &str, redelivery: &mut Redelivery) {

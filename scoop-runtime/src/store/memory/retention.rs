@@ -72,9 +72,10 @@ impl RetentionStorage for MemoryStore {
             let mut page = PrunePage::default();
             for (root, hierarchy) in state.hierarchies_after(after).take(PAGE_MAX) {
                 page.next = Some(*root);
-                let working = hierarchy.rows.values().map(|row| row.last_event_at);
-                let oldest = working.chain([hierarchy.last_at()]).min();
-                page.roots.extend((oldest < Some(state.before(age))).then_some(*root));
+                let ended = hierarchy.ended.values().map(|ended| &ended.last);
+                let runs = hierarchy.rows.values().chain(ended).map(|row| row.last_event_at);
+                let oldest = runs.min().unwrap_or_else(|| hierarchy.last_at());
+                page.roots.extend((oldest < state.before(age)).then_some(*root));
                 let refused = state.retention.put_off.get(root).is_some_and(|row| row.failures > 0);
                 page.put_off.extend(refused.then_some(*root));
             }
@@ -292,9 +293,11 @@ impl State {
             }
             match result.verdict {
                 PruneVerdict::Deleted | PruneVerdict::Absent => drop(self.retention.put_off.remove(root)),
-                _ => {
-                    let row = PutOff { until, failures: 0, error: String::new() };
-                    self.retention.put_off.insert(*root, row);
+                verdict => {
+                    let before = self.retention.put_off.remove(root);
+                    let before = before.filter(|_| verdict == PruneVerdict::Unarchived);
+                    let (failures, error) = before.map(|row| (row.failures, row.error)).unwrap_or_default();
+                    self.retention.put_off.insert(*root, PutOff { until, failures, error });
                 }
             }
             results.push(result);
@@ -323,6 +326,7 @@ impl State {
             self.join_members.forget(|run| self.hierarchy_by_id.get(&run) == Some(&root));
             self.take_record(root);
             self.retention.put_off.remove(&root);
+            self.relaunches.retain(|it| it.of != root);
             for message in keys {
                 self.hierarchy_by_id.insert(message, root);
                 self.retention.keys.insert(message, keys_until);
@@ -353,7 +357,8 @@ impl State {
             return Judgement { verdict: PruneVerdict::Absent, last_at: now, look_at: now };
         };
         let age = hierarchy.record.events.first().map_or(time::Duration::ZERO, |event| now - event.at);
-        let (last_at, look_at) = (hierarchy.last_at(), now + time::Duration::HOUR.max(age / 8));
+        let look_at = now + time::Duration::HOUR.max(age / 8);
+        let last_at = self.last_at(root, hierarchy);
         let mut unfinished = hierarchy.rows.values().filter(|row| row.state != RowState::Failed);
         let due_at = last_at.saturating_add(self.kept_for(root, times));
         let (verdict, look_at) = if unfinished.next().is_some() {
@@ -368,6 +373,14 @@ impl State {
             (PruneVerdict::Deleted, look_at)
         };
         Judgement { verdict, last_at, look_at }
+    }
+
+    /// When its last run ended so far, or it was cancelled or relaunched after that.
+    fn last_at(&self, root: Uuid, hierarchy: &Hierarchy) -> OffsetDateTime {
+        let events = hierarchy.record.events.iter();
+        let asked = events.filter(|event| event.kind == EventKind::CancellationRequested).map(|it| it.at);
+        let relaunched = self.relaunches.iter().filter(|it| it.of == root).map(|it| it.at);
+        asked.chain(relaunched).fold(hierarchy.last_at(), OffsetDateTime::max)
     }
 
     /// Whether a join, or an unfinished hierarchy, still needs it.
@@ -391,7 +404,7 @@ impl Hierarchy {
     }
 
     /// The outcomes of the runs of its first message.
-    fn handled(&self) -> impl Iterator<Item = RunOutcome> {
+    pub(super) fn handled(&self) -> impl Iterator<Item = RunOutcome> {
         self.ended.values().filter(|ended| ended.last.lineage.ids().len() == 2).map(|ended| ended.outcome)
     }
 }

@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
+use crate::find::RunPhase;
 pub(super) use crate::store::RowState;
 use crate::store::{ClaimKey, FormerAttempts};
 
@@ -22,6 +23,9 @@ pub(super) struct WorkingRow {
     pub(super) handler: Arc<str>,
     pub(super) state: RowState,
     pub(super) ready_at: OffsetDateTime,
+    /// Since when it could have begun, and when it did.
+    pub(super) queued_at: Option<OffsetDateTime>,
+    pub(super) began_at: Option<OffsetDateTime>,
     pub(super) owner: Option<Uuid>,
     pub(super) epoch: i64,
     pub(super) unclaimed_epoch: i64,
@@ -81,6 +85,17 @@ pub enum RunOutcome {
     Dropped,
 }
 
+impl RunOutcome {
+    /// The state of such a run; `None` if it was dropped.
+    pub(super) fn phase(self) -> Option<RunPhase> {
+        match self {
+            Self::Committed => Some(RunPhase::Committed),
+            Self::RolledBack => Some(RunPhase::RolledBack),
+            Self::Dropped => None,
+        }
+    }
+}
+
 /// A run that has ended: a row of `ended_run`.
 #[derive(Clone, Debug)]
 pub(super) struct EndedRow {
@@ -128,6 +143,8 @@ impl WorkingRow {
             handler,
             state: RowState::Ready,
             ready_at: last_event_at,
+            queued_at: None,
+            began_at: None,
             owner: None,
             epoch: 0,
             unclaimed_epoch: 0,

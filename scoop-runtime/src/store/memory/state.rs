@@ -89,6 +89,14 @@ struct Children {
     open: usize,
 }
 
+/// A row of `relaunch`.
+pub(super) struct RelaunchRow {
+    pub(super) root: Uuid,
+    /// The hierarchy of which it has the message.
+    pub(super) of: Uuid,
+    pub(super) at: OffsetDateTime,
+}
+
 #[derive(Default)]
 pub(super) struct State {
     /// The time of the operation under way.
@@ -129,6 +137,7 @@ pub(super) struct State {
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<KeptSignal>>,
     pub(super) join_members: JoinMembers,
     pub(super) retention: Retention,
+    pub(super) relaunches: Vec<RelaunchRow>,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
     /// The ids of the requests that were carried out.
@@ -186,7 +195,9 @@ impl State {
             children.open += usize::from(!row.state.has_ended());
         }
         let lane = row.lane();
-        hierarchy.ended.remove(&id);
+        if let Some(ended) = hierarchy.ended.remove(&id) {
+            (row.queued_at, row.began_at) = (ended.last.queued_at, ended.last.began_at);
+        }
         hierarchy.rows.insert(id, row);
         self.index((root, id), lane, index_key);
     }

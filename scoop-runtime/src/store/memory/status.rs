@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use scoop_core::{EventKind, Failure, Lineage};
 use time::OffsetDateTime;
@@ -247,6 +248,12 @@ impl Hierarchy {
         };
         row.after_executions(former.try_into().unwrap_or(0), start.map(|start| system_time(start.at)))
             .without_events(left_out)
+            .queued_for(self.queue_time(seen.lineage.id()))
+    }
+
+    fn queue_time(&self, run: Uuid) -> Option<Duration> {
+        let row = self.rows.get(&run).or_else(|| Some(&self.ended.get(&run)?.last))?;
+        Duration::try_from(row.began_at? - row.queued_at?).ok()
     }
 }
 

@@ -135,7 +135,13 @@ impl State {
         self.change(run, |row| row.last_event_at = at);
         self.add_end(run, RunOutcome::Committed);
         let row = self.remove(run)?;
-        let committed = CommittedParent::of(&row.lineage, row.parent, at);
+        let root = row.root();
+        let committed = CommittedParent {
+            root,
+            parent: row.parent.map(|id| ParentRef { root, id, at }),
+            handler: row.handler.to_string(),
+            took: at - row.began_at.unwrap_or(at),
+        };
         self.append(Event {
             handler: Some(row.handler),
             identifier: Some(identifier.clone()),

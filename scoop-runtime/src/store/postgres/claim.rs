@@ -17,8 +17,7 @@ use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
 use crate::store::{
-    ClaimStorage, ClaimedRun, Claimer, Lanes, ParentRef, QueueCursors, QueueLook, Snapshot, Suspect,
-    Unclaimed,
+    ClaimStorage, ClaimedRun, Claimer, Lanes, QueueCursors, QueueLook, Snapshot, Suspect, Unclaimed,
 };
 use crate::telemetry::metrics;
 use crate::util::ids;
@@ -198,20 +197,13 @@ impl PostgresStore {
             .await
     }
 
-    /// Marks a run as stuck whose claim the database refuses with this error, unless it is not ready any more. A run that
-    /// another participant has executed has ended instead.
+    /// Marks a run as stuck whose claim the database refuses with this error, unless it is not ready any more.
     pub(super) async fn mark_refused(
         &self,
         root: Uuid,
         id: Uuid,
         error: &sqlx::Error,
     ) -> sqlx::Result<Option<Unclaimed>> {
-        let ended = sqlx::query(self.sql.run_end_recorded.clone()).bind(root).bind(id);
-        if let Some(row) = ended.first(&self.sessions).await? {
-            let has_parent = row.try_get::<Option<Uuid>, _>("id")?.is_some();
-            let parent = if has_parent { Some(ParentRef::from_row(&row)?) } else { None };
-            return Ok(Some(Unclaimed::EndedElsewhere { root, parent }));
-        }
         let why = format!("the database refuses what its claim writes: {error}");
         let mark = sqlx::query(self.sql.run_mark_stuck.clone()).bind(root).bind(id).bind(&why);
         let marked: Vec<PgRow> = mark.all(&self.sessions).await?;

@@ -9,10 +9,12 @@ use super::PostgresStore;
 use super::decode::lineage;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::store::{CancelResult, ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
+use crate::store::{
+    CancelResult, ParentRef, Relaunch, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
+};
 use crate::util::name::RUNS_NAMED;
 use crate::util::patience::{Attempt, note};
-use crate::{CancellationRequest, Named, RunId};
+use crate::{CancellationRequest, Named, RelaunchAnswer, RunId};
 
 impl RequestStorage for PostgresStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
@@ -134,6 +136,46 @@ impl RequestStorage for PostgresStore {
             .await?;
         commit(tx).await?;
         Ok(RollbackStart::Begun(handlers))
+    }
+
+    async fn relaunch(
+        &self,
+        root: Uuid,
+        relaunch: &Relaunch<'_>,
+    ) -> sqlx::Result<Option<(RelaunchAnswer, Vec<String>)>> {
+        let Relaunch { requester, .. } = relaunch;
+        let mut tx = self.begin_request(root, requester.asked).await?;
+        let row = sqlx::query(self.sql.hierarchy_relaunch.clone())
+            .bind(root)
+            .bind(relaunch.root)
+            .bind(relaunch.payload.map(Json))
+            .bind(scoop_core::time_keys().collect::<Vec<_>>())
+            .bind(relaunch.even_if_committed)
+            .bind(relaunch.again)
+            .bind(requester.note)
+            .bind(requester.source)
+            .bind(requester.asked.is_dry_run)
+            .one_on(&mut tx)
+            .await?;
+        commit(tx).await?;
+        let other = row.try_get::<Option<Uuid>, _>("relaunched")?.unwrap_or(relaunch.root).into();
+        let answer = match row.try_get("answer")? {
+            "accepted" => RelaunchAnswer::Accepted(other),
+            "relaunched before" => RelaunchAnswer::RelaunchedBefore(other),
+            "still running" => RelaunchAnswer::StillRunning,
+            "committed" => RelaunchAnswer::Committed,
+            _ => return Ok(None),
+        };
+        Ok(Some((answer, row.try_get::<Option<_>, _>("handlers")?.unwrap_or_default())))
+    }
+
+    async fn relaunches(&self, root: Uuid) -> sqlx::Result<Relaunches> {
+        let rows = sqlx::query_as(self.sql.relaunch_list.clone()).bind(root).all(&self.sessions);
+        let rows: Vec<(Uuid, Uuid)> = rows.await?;
+        Ok(Relaunches {
+            of: rows.iter().find(|(new, _)| *new == root).map(|(_, of)| (*of).into()),
+            as_others: rows.iter().filter(|(_, of)| *of == root).map(|(new, _)| (*new).into()).collect(),
+        })
     }
 }
 

@@ -1,6 +1,6 @@
-//! The parts that several statements have in common: those of claims in `sql/claim/`, where only the runs that are taken differ, the
+//! The parts that several statements have in common: those of claims in `sql/claim/`, where only the runs that are taken differ, with what is read of these, the
 //! queues of a worker there that are worth a look,
-//! the sagas with ended runs and what is shown of these in `sql/ended/`, and the runs that a cancellation is about in `sql/cancel/`.
+//! the sagas with ended runs and what is shown of these in `sql/ended/`, what is shown of the others in `sql/unfinished/`, and the runs that a cancellation is about in `sql/cancel/`.
 
 use super::settle_parts::without_comments;
 
@@ -11,22 +11,25 @@ const ENDED_HANDLERS: &str = include_str!("../../../sql/ended/handlers.sql");
 const ENDED_SHOWN: &str = include_str!("../../../sql/ended/shown.sql");
 const ENDED_BY: &str = include_str!("../../../sql/ended/by.sql");
 const CANCELLED_RUNS: &str = include_str!("../../../sql/cancel/runs.sql");
+const UNFINISHED_SHOWN: &str = include_str!("../../../sql/unfinished/shown.sql");
+const CLAIMED_RUN: &str = include_str!("../../../sql/claim/claimed_run.sql");
 
-/// The statement with the common parts in place of their names in braces.
+/// The statement with the common parts in place of their names in braces. A part may have others in it.
 pub(super) fn complete(text: &str) -> String {
     let taken = |counted: &str| without_comments(TAKEN).replace("{counted}", counted);
-    if text.contains("{taken}") {
-        text.replace("{taken}", &taken(""))
-    } else if text.contains("{taken_under_key}") {
-        let under_key = format!("\n{}", without_comments(UNDER_KEY));
-        text.replace("{taken_under_key}", &taken(&under_key))
-    } else if text.contains("{near_queues}") {
-        text.replace("{near_queues}", &without_comments(NEAR_QUEUES))
-    } else if text.contains("{cancelled_runs}") {
-        text.replace("{cancelled_runs}", &without_comments(CANCELLED_RUNS))
-    } else {
-        text.replace("{ended_handlers}", &without_comments(ENDED_HANDLERS))
-            .replace("{ended_shown}", &without_comments(ENDED_SHOWN))
-            .replace("{ended_by}", &without_comments(ENDED_BY))
-    }
+    let parts: [(&str, &dyn Fn() -> String); 9] = [
+        ("{taken}", &|| taken("")),
+        ("{taken_under_key}", &|| taken(&format!("\n{}", without_comments(UNDER_KEY)))),
+        ("{claimed_run}", &|| without_comments(CLAIMED_RUN)),
+        ("{near_queues}", &|| without_comments(NEAR_QUEUES)),
+        ("{cancelled_runs}", &|| without_comments(CANCELLED_RUNS)),
+        ("{ended_handlers}", &|| without_comments(ENDED_HANDLERS)),
+        ("{ended_shown}", &|| without_comments(ENDED_SHOWN)),
+        ("{ended_by}", &|| without_comments(ENDED_BY)),
+        ("{unfinished_shown}", &|| without_comments(UNFINISHED_SHOWN)),
+    ];
+    parts.iter().fold(text.to_owned(), |text, (name, part)| match text.contains(name) {
+        true => text.replace(name, &part()),
+        false => text,
+    })
 }

@@ -1,6 +1,6 @@
 //! Decodes the rows of a tree.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, SignalKey, Wait};
 use serde::Deserialize;
@@ -88,9 +88,11 @@ impl RunRow {
         let read_at = time(row, "read_at")?;
         let head = RunHead { lineage: lineage(row)?, message_id: message, handler, topic };
         let former: Option<i32> = row.try_get("execution")?;
+        let queued: Option<f64> = row.try_get("queued_seconds")?;
         let row = Self::new(head, stands, events, read_at)
             .after_executions(former.map_or(0, unsigned), time(row, "began_at")?)
-            .without_events(left_out);
+            .without_events(left_out)
+            .queued_for(queued.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
         Ok(row)
     }
 }

@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{lineage, time, time_if_any};
+use super::decode::{time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::{
     ClaimedRun, Claimer, CommittedParent, FormerAttempts, Lanes, ParentRef, Release, WakeOptions,
@@ -31,7 +31,10 @@ impl ParentRef {
 
 impl CommittedParent {
     fn from_row(row: &PgRow, at: OffsetDateTime) -> sqlx::Result<Self> {
-        Ok(Self::of(&lineage(row)?, row.try_get("parent")?, at))
+        let (root, parent): (_, Option<Uuid>) = (row.try_get("root")?, row.try_get("parent")?);
+        let parent = parent.map(|id| ParentRef { root, id, at });
+        let began_at = time_if_any(row, "began_at")?.unwrap_or(at);
+        Ok(Self { root, parent, handler: row.try_get("handler")?, took: at - began_at })
     }
 }
 

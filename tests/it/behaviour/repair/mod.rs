@@ -215,7 +215,7 @@ impl Broken {
     /// The explanation of a run, with the requests that it offers: the decisions among them are accepted.
     async fn explained(&self, run: uuid::Uuid) -> Result<(RunExplanation, Vec<RunRequest>)> {
         let run = self.scoop.explain(run).await?.runs.remove(0);
-        let offered: Vec<_> = run.requests().collect();
+        let offered: Vec<_> = run.requests().filter(|request| request.is_repair()).collect();
         for (decision, answer) in RunRequest::REPAIRS.into_iter().zip(self.answers(run.run.run.uuid()).await?)
         {
             let is_accepted = answer == RepairAnswer::Accepted;

@@ -88,7 +88,7 @@ impl Database {
     /// `parked_since` of `run`), and those of schedules, pauses and rates. In memory, where the clock moves, these times come.
     /// A new column with a time of `0001_tables.sql` belongs into the list.
     pub async fn grow_older(&self, by: Duration) {
-        const TIMES: [(&str, &[&str]); 14] = [
+        const TIMES: [(&str, &[&str]); 15] = [
             ("message", &["created_at"]),
             ("message_event", &["created_at"]),
             ("return_value", &["created_at"]),
@@ -96,13 +96,14 @@ impl Database {
             ("begun_step", &["begun_at"]),
             ("execution", &["began_at"]),
             ("redelivery", &["redelivered_at"]),
+            ("relaunch", &["requested_at"]),
             ("signal", &["sent_at", "kept_until", "delivered_at"]),
             ("join_member", &["since", "expires_at"]),
             ("handler", &["since", "retired_at", "dropped_at"]),
             ("kept_hierarchy", &["until"]),
             ("kept_key", &["until"]),
-            ("ended_run", &["ended_at"]),
-            ("run", &["last_event_at", "rollback_since", "execution_since"]),
+            ("ended_run", &["queued_at", "began_at", "ended_at"]),
+            ("run", &["queued_at", "began_at", "last_event_at", "rollback_since", "execution_since"]),
         ];
         // No program deletes hierarchies meanwhile: it locks the same rows in another order.
         let mut sql = String::from("BEGIN; LOCK TABLE scoop.retention IN EXCLUSIVE MODE;");

@@ -200,7 +200,7 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
     sqlx::query_scalar(
         "SELECT jsonb_build_array(
              (SELECT jsonb_agg(to_jsonb(r)
-                  - '{root,id,parent,lineage,message_id,ready_at,last_event_at,owner,rollback_since}'::text[]
+                  - '{root,id,parent,lineage,message_id,ready_at,queued_at,began_at,last_event_at,owner,rollback_since}'::text[]
                   || jsonb_build_object('depth', cardinality(lineage), 'owned', owner IS NOT NULL,
                                         'undoing', rollback_since IS NOT NULL,
                                         'now', ready_at <= clock_timestamp(), 'child', parent IS NOT NULL,

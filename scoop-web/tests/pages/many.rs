@@ -1,4 +1,4 @@
-//! Retries of several runs of the inbox at once.
+//! Requests about several runs at once.
 
 use axum::http::StatusCode;
 use scoop::{Handle, RunState, Tree};
@@ -104,4 +104,33 @@ async fn selection_is_limited_and_each_run_is_retried_once() {
     let got = shop.post("/retry", &fields).await;
     assert_eq!(got.status, StatusCode::OK);
     got.has("2 of 3 runs go on.").has("<span class=\"phase bad\">failed</span>");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hierarchies_of_a_filtered_list_are_launched_again_at_once() {
+    let site = Site::open(Window::Desktop, Colors::Light).await;
+    let Site { shop, browser, .. } = &site;
+    let mut orders = vec![];
+    for _ in 0..3 {
+        orders.push(shop.order(Plan::Fail("none left".into())).await);
+    }
+    shop.scoop.relaunch(orders[0].id(), "before").await.unwrap();
+    site.goto("runs?state=committed").await;
+    browser.shows("h1", "Runs").await;
+    shop.get("/runs?state=committed").await.lacks("/relaunch");
+    site.goto("runs?state=rolled+back&handler=orders&roots=1").await;
+    browser.click("form[action$='/relaunch'] button").await;
+    browser.shows("h1", "Relaunch 4 runs?").await;
+    browser.shows("ul[aria-label='Selected runs']", "would be: accepted").await;
+    browser.shows("ul[aria-label='Selected runs']", "would be: relaunched before").await;
+    browser.enter("#name", "Ada Lovelace").await;
+    browser.enter("#reason", "the stock is counted").await;
+    browser.click("form.card button.primary").await;
+    browser.shows("p[role=status]", "3 of 4 runs are launched again.").await;
+    let new = orders[1].tree().await.unwrap().relaunched_as()[0];
+    site.goto(&format!("hierarchies/{}", orders[1].id())).await;
+    browser.shows("p.note", &format!("Relaunched as hierarchy {new}")).await;
+    browser.click(&format!("a[href$='/hierarchies/{new}']")).await;
+    browser.shows("p.note", &format!("A relaunch of hierarchy {}", orders[1].id())).await;
+    site.close().await;
 }
