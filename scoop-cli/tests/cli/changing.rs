@@ -925,7 +925,7 @@ async fn finished_order_is_launched_again_once_and_so_are_all_that_pass_filters(
     let new = shop.scoop.find(tree.relaunched_as()[0]).await.unwrap();
     assert!(matches!(new.wait().await.unwrap(), Outcome::RolledBack(_)));
     let links = shop.run(&["tree", &new.id().to_string(), "--json"]).await;
-    assert_eq!(links.field("relaunch_of"), [id.clone()], "{links:?}");
+    assert_eq!(links.field("relaunch_of"), std::slice::from_ref(&id), "{links:?}");
     let payload = r#"{"number":9,"plan":"Commit"}"#;
     let changed = ["--again", "--yes", "--payload", payload];
     shop.run(&[&relaunch[..], &changed].concat()).await.shows(expect![[r#"

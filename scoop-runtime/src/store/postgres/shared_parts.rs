@@ -1,6 +1,7 @@
-//! The parts that several statements have in common: those of claims in `sql/claim/`, where only the runs that are taken differ, with what is read of these, the
-//! queues of a worker there that are worth a look,
-//! the sagas with ended runs and what is shown of these in `sql/ended/`, what is shown of the others in `sql/unfinished/`, and the runs that a cancellation is about in `sql/cancel/`.
+//! The parts that several statements have in common: those of claims in `sql/claim/`, where only the runs that are
+//! taken differ, with what is read of these, the queues of a worker there that are worth a look, the sagas with ended
+//! runs and what is shown of these in `sql/ended/`, what is shown of the others in `sql/unfinished/`, and the runs
+//! that a cancellation is about in `sql/cancel/`.
 
 use super::settle_parts::without_comments;
 
