@@ -78,7 +78,9 @@ impl Client {
 
     /// The number of unfinished runs. `i64::MAX` if the server does not answer, so that nothing is launched.
     async fn unfinished(&self) -> i64 {
-        let count = sqlx::query_scalar("SELECT count(*) FROM scoop.run WHERE handler <> 'none'");
+        let count = sqlx::query_scalar(
+            "SELECT count(*) FROM scoop.run WHERE handler <> 'none' AND state <> 'failed'",
+        );
         count.fetch_one(&self.pool).await.unwrap_or(i64::MAX)
     }
 

@@ -21,7 +21,7 @@ const ACQUIRED_WITHIN: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
 const EVENTS: &str = "SELECT count(*) FROM scoop.message_event";
-const UNFINISHED: &str = "SELECT count(*) FROM scoop.run WHERE handler <> 'none'";
+const UNFINISHED: &str = "SELECT count(*) FROM scoop.run WHERE handler <> 'none' AND state <> 'failed'";
 
 /// A view of the database.
 pub(crate) struct Observer {
