@@ -40,7 +40,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use crate::store::{Candidate, FreedKeys, Lanes, LimitedQueue, LimitedRequest, QueueCursors};
+use crate::store::{Candidate, FreedKeys, Lanes, LimitedQueue, LimitedRequest, QueueCursors, ReadPage};
 use crate::telemetry;
 use claims::{
     ClaimConnections, Claims, EndedClaim, acquire_slot, acquire_slots, claim_from, try_acquire_slots,
@@ -204,7 +204,7 @@ fn record(
         looks.add_turn(&saga, Turn::default());
         return Ok(());
     }
-    looks.advance_page(&saga, &turn.freed, claimed.next_page.take());
+    looks.advance_page(&saga, &turn.freed, std::mem::take(&mut claimed.page));
     looks.end(&saga, &claimed);
     if claimed.is_full {
         looks.add_turn(&saga, Turn::default());
@@ -270,8 +270,8 @@ async fn offer_all(engine: &Arc<Engine>, queues: &[LimitedQueue], looks: &mut Lo
 
 /// What other processes are offered.
 enum Offer {
-    /// The places that have become free here. The next page of keys begins from this key, if there is one.
-    Places { next_page: Option<String> },
+    /// The places that have become free here, with the page of keys that was gone through.
+    Places { page: ReadPage },
     /// Nothing, since another session has locked the limit.
     Nothing,
     /// Nothing, since the database refuses.
@@ -286,7 +286,7 @@ async fn offer(
     may_return: bool,
     cursors: &QueueCursors,
 ) -> sqlx::Result<(Offer, Option<QueueCursors>)> {
-    let (mut next_page, mut advanced) = (None, None);
+    let (mut page, mut advanced) = (ReadPage::default(), None);
     if may_return || !freed.is_empty() {
         // It takes no run, so it needs no key.
         let key_of = |_: &Candidate| None;
@@ -299,10 +299,10 @@ async fn offer(
         if offered.is_locked {
             return Ok((Offer::Nothing, None));
         }
-        (next_page, advanced) = (offered.next_page, offered.cursors);
+        (page, advanced) = (offered.page, offered.cursors);
     }
     engine.wakeups.others.notify_one();
-    Ok((Offer::Places { next_page }, advanced))
+    Ok((Offer::Places { page }, advanced))
 }
 
 /// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is. If the database refuses

@@ -1,6 +1,7 @@
 //! The limits of sagas, and claims under them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -79,6 +80,14 @@ pub(crate) struct FreedKeys {
     pub(crate) page_from: Option<String>,
 }
 
+/// A page of keys that a claim has gone through.
+#[derive(Debug, Default)]
+pub(crate) struct ReadPage {
+    /// The key from which the next page begins, if there is one.
+    pub(crate) next: Option<String>,
+    pub(crate) took: Duration,
+}
+
 /// A due run that may be claimed, as far as its key follows from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
@@ -101,8 +110,7 @@ pub(crate) struct LimitedClaim {
     pub(crate) is_reached: bool,
     /// In how many seconds the rate admits a further run, if runs may wait for that.
     pub(crate) opens_in: Option<f64>,
-    /// The key from which the next page of keys begins, if there is one.
-    pub(crate) next_page: Option<String>,
+    pub(crate) page: ReadPage,
     /// The positions from which the next claim looks; none if this one has not looked.
     pub(crate) cursors: Option<QueueCursors>,
 }

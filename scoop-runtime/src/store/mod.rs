@@ -34,7 +34,8 @@ pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
 pub(crate) use limit::{
-    Candidate, FreedKeys, LimitChange, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, SagaLimit,
+    Candidate, FreedKeys, LimitChange, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, ReadPage,
+    SagaLimit,
 };
 #[cfg(feature = "simulation")]
 pub use memory::{FaultLink, RunOutcome};

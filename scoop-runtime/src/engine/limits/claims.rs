@@ -15,7 +15,8 @@ use crate::engine::user_code::boundary;
 use crate::error::is_transient;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{
-    Candidate, FreedKeys, LimitedClaim, LimitedQueue, LimitedRequest, QueueCursors, Suspect, SuspectClaim,
+    Candidate, FreedKeys, LimitedClaim, LimitedQueue, LimitedRequest, QueueCursors, ReadPage, Suspect,
+    SuspectClaim,
 };
 use crate::telemetry;
 use crate::util::read_turns::{ReadTurn, ReadTurns};
@@ -70,8 +71,7 @@ pub(super) struct Claimed {
     pub(super) has_begun: bool,
     /// Whether a claimed run could not be started.
     pub(super) has_unclaimed: bool,
-    /// The key from which the next page of keys begins, if there is one.
-    pub(super) next_page: Option<String>,
+    pub(super) page: ReadPage,
     /// The positions from which the next claim looks; none if this one has not looked.
     pub(super) cursors: Option<QueueCursors>,
 }
@@ -165,7 +165,7 @@ pub(super) async fn claim_from(
         cursors,
         key_of: &key_of,
     };
-    let LimitedClaim { runs, is_full, is_locked, is_reached, opens_in, next_page, cursors: advanced } =
+    let LimitedClaim { runs, is_full, is_locked, is_reached, opens_in, page, cursors: advanced } =
         engine.store.claim_limited(request).await?;
     let opens_in = opens_in.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
     let (has_begun, has_unclaimed) = (runs.iter().any(Result::is_ok), runs.iter().any(Result::is_err));
@@ -176,7 +176,7 @@ pub(super) async fn claim_from(
         opens_in,
         has_begun,
         has_unclaimed,
-        next_page,
+        page,
         cursors: advanced,
     };
     match suspect {

@@ -9,7 +9,7 @@ use super::claims::Claimed;
 use super::{CLAIMS_MAX, Offer, PAUSE_WHEN_POSTPONED};
 use crate::engine::claim::{PAUSES_WHERE_RUNS_RETURN, Positions, QueueProgress};
 use crate::engine::slots::{FreedPlaces, RunningCounts};
-use crate::store::{FreedKeys, Lanes, LimitedQueue, LimitedSaga, QueueCursors, QueueLook};
+use crate::store::{FreedKeys, Lanes, LimitedQueue, LimitedSaga, QueueCursors, QueueLook, ReadPage};
 
 /// A claim that goes through a page of keys may take so long. What it takes beyond that, so many times, is the pause before the next
 /// page, at least.
@@ -71,8 +71,7 @@ impl Turn {
 struct Look {
     /// The topology of these looks.
     topology: i64,
-    /// When a page of its keys was asked for, and when one was looked at.
-    page_asked_at: Instant,
+    /// When a page of its keys was looked at.
     page_at: Instant,
     /// The pause before the next one, if that is longer than the interval.
     page_pause: Duration,
@@ -212,11 +211,11 @@ impl Looks {
     /// Records what other processes were offered of a saga: its free places, unless the limit was locked or the offer was refused.
     pub(super) fn end_offer(&mut self, saga: &str, offered: Offer) {
         match offered {
-            Offer::Places { next_page } => {
+            Offer::Places { page } => {
                 let Some(turn) = self.turns.get_mut(saga) else { return };
                 turn.is_unoffered = false;
                 let freed = std::mem::take(&mut turn.freed);
-                self.advance_page(saga, &freed, next_page);
+                self.advance_page(saga, &freed, page);
             }
             Offer::Nothing => {}
             Offer::Refused => self.postpone(saga, Turn::default()),
@@ -296,7 +295,6 @@ impl Looks {
         let Some(look) = look else {
             let look = Look {
                 topology,
-                page_asked_at: now,
                 page_at: now,
                 page_pause: Duration::ZERO,
                 next_page: String::new(),
@@ -321,25 +319,20 @@ impl Looks {
         // A claim under way may be going through the page.
         let pause = interval.max(look.page_pause);
         let has_page = !is_under_way && (look.is_hurried || now.duration_since(look.page_at) >= pause);
-        if has_page {
-            look.page_asked_at = now;
-        }
         let keys = [std::mem::take(&mut look.left), keys].concat();
         let freed = freed(keys, has_page.then(|| look.next_page.clone()));
         Due { freed, has_opened, is_closed, was_reached: was_reached || is_under_way }
     }
 
-    /// Records that a claim has gone through the page of keys that was next, if it was asked for it, and from which key the next page
-    /// begins.
-    pub(super) fn advance_page(&mut self, saga: &str, freed: &FreedKeys, next_page: Option<String>) {
+    /// Records that a claim has gone through the page of keys that was next, if it was asked for it.
+    pub(super) fn advance_page(&mut self, saga: &str, freed: &FreedKeys, ReadPage { next, took }: ReadPage) {
         let is_next = |look: &&mut Look| freed.page_from.as_ref() == Some(&look.next_page);
         if let Some(look) = self.of_sagas.get_mut(saga).filter(is_next) {
             // A page reads the entries of runs that have returned, as long as an open transaction keeps them.
             look.page_at = Instant::now();
-            let took = look.page_at.duration_since(look.page_asked_at);
             look.page_pause = took.saturating_sub(PAGE_TIME) * PAGE_PAUSES;
-            look.is_hurried &= next_page.is_some();
-            look.next_page = next_page.unwrap_or_default();
+            look.is_hurried &= next.is_some();
+            look.next_page = next.unwrap_or_default();
         }
     }
 
@@ -416,10 +409,14 @@ mod tests {
         FreedPlaces { any: true, keys: vec![key.to_owned()] }
     }
 
+    fn read(next: Option<&str>, took: Duration) -> ReadPage {
+        ReadPage { next: next.map(str::to_owned), took }
+    }
+
     /// The page of the next look, of which the next one begins with that key.
     fn page(looks: &mut Looks, topology: i64, next: Option<&str>) -> Option<String> {
         let freed = looks.begin(&queue(topology), FreedPlaces::default(), INTERVAL).freed;
-        looks.advance_page("saga", &freed, next.map(str::to_owned));
+        looks.advance_page("saga", &freed, read(next, Duration::ZERO));
         freed.page_from
     }
 
@@ -447,8 +444,9 @@ mod tests {
         page(&mut looks, 1, None);
         tokio::time::advance(INTERVAL).await;
         let freed = looks.begin(&queue(1), FreedPlaces::default(), INTERVAL).freed;
-        tokio::time::advance(PAGE_TIME + INTERVAL / 50).await;
-        looks.advance_page("saga", &freed, None);
+        // It has waited for a slot before.
+        tokio::time::advance(10 * INTERVAL).await;
+        looks.advance_page("saga", &freed, read(None, PAGE_TIME + INTERVAL / 50));
         tokio::time::advance(5 * INTERVAL).await;
         assert_eq!(page(&mut looks, 1, None), None);
         tokio::time::advance(INTERVAL).await;
@@ -629,7 +627,7 @@ mod tests {
         assert_eq!(second.freed, FreedKeys { keys: vec!["k".into()], page_from: None });
         assert!(second.was_reached, "the claim under way may reach a limit");
         looks.end_turn("saga", Some(&full()));
-        looks.advance_page("saga", &turn.freed, Some("b".into()));
+        looks.advance_page("saga", &turn.freed, read(Some("b"), Duration::ZERO));
         let third = looks.begin(&queues[0], FreedPlaces::default(), INTERVAL).freed;
         assert_eq!(third.page_from.as_deref(), Some("b"));
     }
@@ -657,7 +655,7 @@ mod tests {
         looks.end_offer("saga", Offer::Nothing);
         let turn = looks.unoffered("saga").expect("other processes do not know of the place");
         assert_eq!(turn.freed.keys, ["k"]);
-        looks.end_offer("saga", Offer::Places { next_page: Some("b".into()) });
+        looks.end_offer("saga", Offer::Places { page: read(Some("b"), Duration::ZERO) });
         assert!(looks.unoffered("saga").is_none() && looks.has_turn(&queues));
         let next = looks.begin(&queues[0], FreedPlaces::default(), INTERVAL).freed;
         assert_eq!(next, FreedKeys { keys: vec![], page_from: Some("b".into()) }, "the place is offered");

@@ -18,7 +18,8 @@ use crate::store::limit::{
 };
 use crate::store::rate::{micros, seconds_between};
 use crate::store::{
-    Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, SagaLimit,
+    Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, ReadPage,
+    SagaLimit,
 };
 use crate::util::stored_time::StoredTime;
 
@@ -111,8 +112,9 @@ impl State {
     fn claim_by_key(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
         let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
         let next_page = self.return_parked(limit, request, &mut returned, &mut cursors);
+        let page = ReadPage { next: next_page, ..ReadPage::default() };
         let is_reached = self.usage(limit).room_of_saga(limit) == 0;
-        let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
+        let mut all = LimitedClaim { is_reached, page, ..LimitedClaim::default() };
         while !all.is_reached && all.runs.len() < request.slots {
             let runs = self.due_of(&LimitedRequest { cursors: &cursors, ..*request }, request.slots);
             let is_full = runs.len() == request.slots;

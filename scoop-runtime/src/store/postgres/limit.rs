@@ -25,7 +25,7 @@ use crate::store::limit::{
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
     Candidate, ClaimedRun, Claimer, FreedKeys, Lanes, LimitStorage, LimitedClaim, LimitedRequest,
-    LimitedSaga, QueueCursors, QueueLook, SagaLimit, Unclaimed,
+    LimitedSaga, QueueCursors, QueueLook, ReadPage, SagaLimit, Unclaimed,
 };
 use crate::util::ids;
 use crate::util::patience::note;
@@ -278,7 +278,7 @@ impl PostgresStore {
         if only.is_none() && request.cursors.is_at_the_beginning() {
             known.look_back();
         }
-        let (mut is_changed, next_page) =
+        let (mut is_changed, page) =
             self.return_parked(tx, (limit, known), request, &mut returned, &mut cursors).await?;
         let mut usage = self.usage(tx, (limit, lanes), known, &[]).await?;
         if only.is_none()
@@ -287,7 +287,7 @@ impl PostgresStore {
             cursors.lower(since);
         }
         let is_reached = usage.room_of_saga(limit) == 0;
-        let mut all = LimitedClaim { is_reached, next_page, ..LimitedClaim::default() };
+        let mut all = LimitedClaim { is_reached, page, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
         let begun_at = Instant::now();
         let until = begun_at + CANDIDATE_TIME_MAX;
@@ -351,7 +351,7 @@ impl PostgresStore {
     }
 
     /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more. Returns whether anything has
-    /// changed, and from which key the next page of keys begins.
+    /// changed, and which page of keys it has gone through.
     async fn return_parked(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -359,7 +359,8 @@ impl PostgresStore {
         request: &LimitedRequest<'_>,
         returned: &mut Returned,
         cursors: &mut QueueCursors,
-    ) -> sqlx::Result<(bool, Option<String>)> {
+    ) -> sqlx::Result<(bool, ReadPage)> {
+        let began = Instant::now();
         let (saga, rate, lanes) = (&limit.of.saga, limit.rate_by_key(), &request.queue.lanes);
         let FreedKeys { keys, page_from } = request.freed;
         let (mut keys, mut next_page) = (keys.clone(), None);
@@ -394,7 +395,7 @@ impl PostgresStore {
             let delete = sqlx::query(self.sql.rate_delete_idle.clone()).bind(saga).bind(IDLE_KEYS_MAX);
             is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
         }
-        Ok((is_changed, next_page))
+        Ok((is_changed, ReadPage { next: next_page, took: began.elapsed() }))
     }
 
     /// The keys of a page with parked runs, with whether these wait for the rate alone, and the first key of the next page.
@@ -691,9 +692,9 @@ impl PostgresStore {
         for (root, id) in self.ready(&request.queue.lanes, request.slots).await? {
             let alone = LimitedRequest { slots: 1, ..*request };
             match self.claim_under_limit(&alone, Some(&[id])).await {
-                Ok(LimitedClaim { runs, is_reached, opens_in, next_page, .. }) => {
+                Ok(LimitedClaim { runs, is_reached, opens_in, page, .. }) => {
                     all.runs.extend(runs);
-                    (all.is_reached, all.opens_in, all.next_page) = (is_reached, opens_in, next_page);
+                    (all.is_reached, all.opens_in, all.page) = (is_reached, opens_in, page);
                 }
                 Err(ClaimError::OfRuns(error)) => {
                     all.runs.extend(self.mark_refused(root, id, &error).await?.map(Err));

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::store::limit::PAGE_MAX;
-use crate::store::{
-    Candidate, FreedKeys, LimitStorage as _, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga,
-};
+use crate::store::{Candidate, FreedKeys, LimitStorage as _, LimitedQueue, LimitedRequest, LimitedSaga};
 
 /// One run of each user begins within an hour.
 const LIMIT: &str = "
@@ -43,8 +41,7 @@ async fn look(store: &PostgresStore, worker: Uuid, keys: &[&str], page_from: Opt
         cursors: &QueueCursors::default(),
         key_of: &|_: &Candidate| Some(String::new()),
     };
-    let LimitedClaim { next_page, .. } = store.claim_limited(request).await.unwrap();
-    next_page
+    store.claim_limited(request).await.unwrap().page.next
 }
 
 /// The keys with parked runs.
