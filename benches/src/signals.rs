@@ -93,7 +93,7 @@ async fn delays(bench: &Bench, database: &Database) -> Outcome<Delays> {
 async fn await_wait(database: &Database, n: i64) -> Outcome<()> {
     let waits = format!(
         "SELECT count(*)::float8 FROM scoop.run \
-         WHERE state = 'ready' AND signal = 'bench.approval' AND signal_key = '{n}'"
+         WHERE state = 'ready' AND (awaited).signal = 'bench.approval' AND (awaited).key = '{n}'"
     );
     while database.number(&waits).await? < 1.0 {
         tokio::time::sleep(PAUSE).await;

@@ -461,6 +461,30 @@ CREATE TYPE scoop.run_state AS ENUM (
     'failed'    -- its rollback failed: it rests until an operator decides about it
 );
 
+-- Parts of a row of `run`, each null where there is nothing of it. Only whole values are assigned. A part is there if its first field is:
+-- `IS NOT NULL` asks whether all of its fields are.
+
+-- How a run went on with its newest SUSPENDED.
+CREATE TYPE scoop.suspended AS (jump text, definition int, iteration int, handler_iteration int);
+
+-- The failed attempts of a run since its last event. The first two counts are those of its last step and definition.
+CREATE TYPE scoop.tries AS (
+    attempts    int,   -- for lack of the database
+    retries     int,   -- after failures that the step is granted
+    doubts      int,   -- the number of attempts with an unknown result
+    tried_under int[]  -- the definitions of the programs that tried
+);
+
+-- The signal that a run awaits while it is ready, until ready_at at the latest.
+CREATE TYPE scoop.awaited AS (signal text, key text);
+
+-- The newest execution of a run that went on anew, on the forward path.
+CREATE TYPE scoop.anew AS (
+    number     int,          -- how many executions there were before
+    since      timestamptz,  -- the time of the SUSPENDED before it
+    message_id uuid          -- the message whose payload counts
+);
+
 -- One row for each unfinished run of a handler. It is created when the message is emitted, and deleted when the run has
 -- ended and no other run needs to know of it. For people there is the view `runs`.
 --
@@ -483,11 +507,8 @@ CREATE TABLE scoop.run (
     unclaimed_epoch        bigint NOT NULL DEFAULT 0,  -- before its first claim; above all epochs of an earlier row
     rolling_back           boolean NOT NULL DEFAULT false,
     rollback_requested     boolean NOT NULL DEFAULT false,  -- by its parent or a client
-    step                   varchar(255),  -- of the newest SUSPENDED, as are the next four; of a failed run: of its failure
-    jump                   text,
-    definition             int,
-    iteration              int,
-    handler_iteration      int,
+    step                   varchar(255),  -- of the newest SUSPENDED; of a failed run: of its failure
+    suspended              scoop.suspended,
     suspensions            int NOT NULL DEFAULT 0,  -- the number of SUSPENDED on the forward path
     completions            jsonb,  -- how often each step completed on the forward path, by step; null in a rollback
     outputs                jsonb,  -- outputs of the steps, by step
@@ -499,22 +520,13 @@ CREATE TABLE scoop.run (
     failure                jsonb,  -- why it began to roll back
     rollback_failure       jsonb,  -- why its rollback failed the last time, also while a repair is under way
     last_event_at          timestamptz NOT NULL,  -- the next event is later, even if the clock is behind
-    attempts               int NOT NULL DEFAULT 0,  -- failed since the last event, for lack of the database
-    retries                int NOT NULL DEFAULT 0,  -- since the last event, after failures that did not count
-    -- the next two are valid unless both counts are 0: the definitions of the programs that tried, of which the counts
-    -- are those of the last one; and the number of attempts with an unknown result since the last event
-    tried_under            int[],
-    doubts                 int NOT NULL DEFAULT 0,
+    tries                  scoop.tries,
     reason                 text,  -- of the last failed attempt, or why it is stuck
     reserved_for           int NOT NULL DEFAULT 0,  -- the definition under which it continues; 0 for the current one
     refused_by             int[],  -- the definitions under which it cannot continue
-    signal                 varchar(255),  -- the signal that it awaits while it is ready, until ready_at at the latest
-    signal_key             varchar(255),
+    awaited                scoop.awaited,
     signalled_by           varchar(55),  -- while its newest SUSPENDED awaits a signal: the span that sent the one it got
-    -- The next three are of the newest execution, on the forward path of a run that went on anew.
-    execution              int NOT NULL DEFAULT 0,  -- how many executions there were before
-    execution_since        timestamptz,  -- the time of the SUSPENDED before it
-    payload_of             uuid,  -- the message whose payload counts; null for message_id
+    anew                   scoop.anew,
     limit_key              varchar(255),  -- the key under which its newest claim counts, if its saga has a limit by key
     parked_since           timestamptz,  -- its ready_at before it was parked: then a limit of its key was reached; or was stuck awaiting a signal
     PRIMARY KEY (root, id)
@@ -563,10 +575,10 @@ CREATE INDEX ended_run_listed ON scoop.ended_run (outcome, handler, ended_at, id
 CREATE INDEX ended_run_due ON scoop.ended_run (topic, outcome, ended_at) WHERE cardinality(lineage) = 2 AND NOT put_off;
 
 -- Whether a run may be what ends its workers: its last two attempts or more have unknown results. A worker executes one
--- such run at a time, so that those which are not the cause are not hit again.
-CREATE FUNCTION scoop.is_suspect(doubts int, attempts int, retries int) RETURNS boolean
-LANGUAGE sql IMMUTABLE
-RETURN doubts >= 2 AND (attempts > 0 OR retries > 0);
+-- such run at a time, so that those which are not the cause are not hit again. The planner replaces the call by its text.
+CREATE FUNCTION scoop.is_suspect(tries scoop.tries) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ((tries).doubts >= 2) IS TRUE;
 
 -- The priority of a run with this context, or of a message: 1 high, 0 normal, -1 low. What is no level is normal. The planner
 -- replaces the call by its text.
@@ -575,31 +587,32 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE context ->> ('scoop' || '.priority')  -- in two parts: programs put the name of the schema before each dot
            WHEN 'high' THEN 1 WHEN 'low' THEN -1 ELSE 0 END;
 
--- Whether a context names a priority. Without one, the priority is normal. Cheaper than the level itself: each statement that
--- writes a run prepares the conditions of all indexes. The planner replaces the call by its text.
-CREATE FUNCTION scoop.names_priority(context jsonb) RETURNS boolean
+-- Why a run is looked for apart from the others of its queue, or rests; null for the others. A ready run whose context names no
+-- priority has the normal one. The planner replaces the call by its text.
+CREATE FUNCTION scoop.rare_kind(state scoop.run_state, tries scoop.tries, context jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN context ? ('scoop' || '.priority');
+RETURN CASE state WHEN 'ready' THEN CASE WHEN (tries).doubts >= 2 THEN 'suspect'
+                                         WHEN context ? ('scoop' || '.priority') THEN 'prioritized' END
+                  WHEN 'stuck' THEN 'stuck' WHEN 'failed' THEN 'failed' END;
 
 -- The priority is computed, so no statement that writes a context has to write it, too.
 CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, scoop.priority_of(context), ready_at)
     WHERE state = 'ready';
--- Usually empty. A claim finds here whether it has to read more than one level of each queue.
-CREATE INDEX run_prioritized ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.names_priority(context);
-CREATE INDEX run_suspect ON scoop.run (ready_at) WHERE state = 'ready' AND scoop.is_suspect(doubts, attempts, retries);
-CREATE INDEX run_reserved ON scoop.run (handler) WHERE reserved_for <> 0;
+-- Usually empty. A claim finds here whether it has to read more than one level of each queue, and an operator the runs that rest, by
+-- time. One index for all that is rare, since each statement that writes a run prepares the conditions of all indexes.
+CREATE INDEX run_rare ON scoop.run (scoop.rare_kind(state, tries, context), ready_at, id)
+    WHERE scoop.rare_kind(state, tries, context) IS NOT NULL OR reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 -- Waiting runs with a deadline, and ready ones, of which those that no program claims are looked for at intervals.
 CREATE INDEX run_give_up ON scoop.run (state, giving_up, give_up_at)
     WHERE state IN ('waiting', 'ready') AND (giving_up OR give_up_at IS NOT NULL);
-CREATE INDEX run_signal ON scoop.run (signal, signal_key) WHERE state = 'ready' AND signal IS NOT NULL;
+CREATE INDEX run_signal ON scoop.run (((awaited).signal), ((awaited).key))
+    WHERE state = 'ready' AND (awaited).signal IS NOT NULL;
 -- A parked run is ready. Statements that look for parked runs have that as `state::text = 'ready'`, which rules out the index of
 -- ready runs: the planner took that one at times, and went through all parked runs of a saga for one.
 CREATE INDEX run_parked ON scoop.run
     (handler, topic, reserved_for, limit_key, scoop.priority_of(context), parked_since)
     WHERE parked_since IS NOT NULL;
--- The runs that an operator finds in lists by time: since when they rest.
-CREATE INDEX run_resting ON scoop.run (state, ready_at, id) WHERE state IN ('stuck', 'failed');
 -- For lists: the newest runs of each state and handler. The condition on the id always holds, and only lists repeat it.
 CREATE INDEX run_listed ON scoop.run (state, handler, id)
     WHERE state <> 'ended' AND id >= '00000000-0000-0000-0000-000000000000';
@@ -614,13 +627,13 @@ ALTER TABLE scoop.run
     ALTER handler SET STATISTICS 0,
     ALTER topic SET STATISTICS 0,
     ALTER ready_at SET STATISTICS 0,
-    ALTER signal SET STATISTICS 0,
-    ALTER signal_key SET STATISTICS 0,
     ALTER limit_key SET STATISTICS 0,
     ALTER parked_since SET STATISTICS 0,
     ALTER give_up_at SET STATISTICS 0;
 ALTER INDEX scoop.run_ready ALTER COLUMN 4 SET STATISTICS 0;
 ALTER INDEX scoop.run_parked ALTER COLUMN 5 SET STATISTICS 0;
+ALTER INDEX scoop.run_rare ALTER COLUMN 1 SET STATISTICS 0;
+ALTER INDEX scoop.run_signal ALTER COLUMN 1 SET STATISTICS 0, ALTER COLUMN 2 SET STATISTICS 0;
 
 -- A table that was empty at the last ANALYZE is planned as one row, and then scanned for each of many runs: with a
 -- thousand runs waiting that took a second. So the table always contains some rows, which keep the planner on index

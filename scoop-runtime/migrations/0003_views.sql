@@ -14,9 +14,9 @@ CREATE FUNCTION scoop.phase(r scoop.run) RETURNS text LANGUAGE sql STABLE
 RETURN CASE
     WHEN r.state = 'failed' THEN 'rollback failed'
     WHEN r.state <> 'ready' THEN r.state::text
-    WHEN r.attempts > 0 OR r.retries > 0 THEN 'retrying'
+    WHEN (r.tries).attempts > 0 OR (r.tries).retries > 0 THEN 'retrying'
     WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
-    WHEN r.signal IS NOT NULL AND r.ready_at > statement_timestamp() THEN 'awaiting signal'
+    WHEN (r.awaited).signal IS NOT NULL AND r.ready_at > statement_timestamp() THEN 'awaiting signal'
     WHEN r.parked_since IS NOT NULL THEN 'ready'
     WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > statement_timestamp() THEN 'sleeping'
     ELSE 'ready'
@@ -46,18 +46,18 @@ SELECT r.root AS hierarchy,
        r.began_at,
        CASE WHEN r.state = 'ready' AND r.parked_since IS NULL AND scoop.phase(r) <> 'awaiting signal'
                  AND r.ready_at > statement_timestamp() THEN r.ready_at END AS wakes_at,
-       r.attempts::bigint + r.retries AS failed_attempts,
+       coalesce((r.tries).attempts::bigint + (r.tries).retries, 0) AS failed_attempts,
        r.reason,
        r.give_up_at AS deadline,
        r.giving_up,
        r.owner AS worker,
-       r.signal,
-       r.signal_key,
-       CASE WHEN r.signal IS NOT NULL AND r.ready_at < '9999-12-31 00:00+00' THEN r.ready_at END AS awaits_until,
+       (r.awaited).signal,
+       (r.awaited).key AS signal_key,
+       CASE WHEN (r.awaited).signal IS NOT NULL AND r.ready_at < '9999-12-31 00:00+00' THEN r.ready_at END AS awaits_until,
        r.topic,
        r.message_id AS message,
        r.last_event_at,
-       r.execution AS former_executions,
+       coalesce((r.anew).number, 0) AS former_executions,
        CASE WHEN r.state = 'running' OR r.parked_since IS NOT NULL THEN r.limit_key END AS limit_key,
        CASE scoop.priority_of(r.context) WHEN 1 THEN 'high' WHEN 0 THEN 'normal' ELSE 'low' END AS priority,
        CASE WHEN r.state = 'ready' THEN (
@@ -227,7 +227,7 @@ CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'failed' THEN 'operator'
             WHEN r.state = 'waiting' THEN 'children'
-            WHEN r.state = 'stuck' THEN CASE WHEN r.doubts >= 12 THEN 'operator' ELSE 'program' END
+            WHEN r.state = 'stuck' THEN CASE WHEN (r.tries).doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'
             WHEN r.ready_at > clock_timestamp() AND r.parked_since IS NULL THEN 'time'

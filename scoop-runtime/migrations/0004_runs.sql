@@ -14,19 +14,21 @@ RETURN CASE WHEN EXISTS (
     WHERE a.usesysid = role AND coalesce(a.backend_start = backend_since, true)
 ) THEN pg_try_advisory_xact_lock(lock_key) ELSE true END;
 
--- The failed attempts before one more by a program with this definition: how many were of the same step, and under
--- which definitions. `again` is whether the former attempts were of the same step. If it is null, they were if they
--- were under the same definition. The definition is null if it is unknown.
-CREATE FUNCTION scoop.tried(INOUT attempts int, INOUT retries int, INOUT tried_under int[], definition int, again boolean)
+-- The failed attempts of a run after one more by a program with this definition: how many were of the same step, of how many the result
+-- is unknown, and under which definitions. `granted` is whether the step is granted this one. `again` is whether the former attempts
+-- were of the same step. If it is null, they were if they were under the same definition. The definition is null if it is unknown.
+CREATE FUNCTION scoop.tried(tries scoop.tries, doubts int, granted boolean, definition int, again boolean) RETURNS scoop.tries
 LANGUAGE sql IMMUTABLE
 RETURN (
     -- bounded, so that a forged count cannot overflow
-    SELECT ROW (CASE WHEN same THEN least(attempts, 2000000000) ELSE 0 END,
-                CASE WHEN same THEN least(retries, 2000000000) ELSE 0 END,
-                CASE WHEN definition IS NULL THEN former ELSE array_remove(former, definition) || definition END)
+    SELECT ROW(CASE WHEN same THEN least((tries).attempts, 2000000000) ELSE 0 END + (NOT granted)::int,
+               CASE WHEN same THEN least((tries).retries, 2000000000) ELSE 0 END + granted::int,
+               doubts,
+               CASE WHEN definition IS NULL THEN former ELSE array_remove(former, definition) || definition END)::scoop.tries
     FROM (VALUES (
-        coalesce(again, definition IS NULL OR tried_under[cardinality(tried_under)] = definition),
-        CASE WHEN (attempts > 0 OR retries > 0) AND array_ndims(tried_under) = 1 THEN tried_under END
+        (tries).attempts IS NOT NULL AND (tries).retries IS NOT NULL
+            AND coalesce(again, definition IS NULL OR (tries).tried_under[cardinality((tries).tried_under)] = definition),
+        CASE WHEN array_ndims((tries).tried_under) = 1 THEN (tries).tried_under END
     )) AS v (same, former)
 );
 

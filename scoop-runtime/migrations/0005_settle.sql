@@ -187,12 +187,12 @@ BEGIN
     ELSIF s.ends = 'failed' THEN
         UPDATE scoop.run r
         SET state = 'failed', owner = NULL, ready_at = last_event, epoch = r.epoch + 1,
-            step = s.step, handler_iteration = s.handler_iteration, jump = NULL, definition = NULL, iteration = NULL,
-            completions = NULL, outputs = NULL, signal = NULL, signal_key = NULL, signalled_by = NULL,
+            step = s.step, suspended = ROW(NULL, NULL, NULL, s.handler_iteration)::scoop.suspended,
+            completions = NULL, outputs = NULL, awaited = NULL, signalled_by = NULL,
             rolling_back = true, failure = s.failure, rollback_failure = s.rollback_failure, context = new_context,
             giving_up = false, give_up_at = NULL, rollback_since = coalesce(turned, r.rollback_since),
             last_event_at = last_event,
-            execution = 0, execution_since = NULL, payload_of = NULL, attempts = 0, retries = 0, reason = NULL
+            anew = NULL, tries = NULL, reason = NULL
         WHERE r.root = locked_run.root AND r.id = locked_run.id
         RETURNING r.state::text INTO state;
     ELSE
@@ -202,28 +202,24 @@ BEGIN
                     END::scoop.run_state,
             owner = CASE WHEN s.ends IS NULL AND NOT has_children AND wakes_at IS NULL THEN r.owner END,
             ready_at = coalesce(wakes_at, r.ready_at),
-            signal = s.wait #>> '{signal,name}',
-            signal_key = s.wait #>> '{signal,key}',
+            awaited = CASE WHEN s.wait ? 'signal' THEN
+                ROW(s.wait #>> '{signal,name}', s.wait #>> '{signal,key}')::scoop.awaited END,
             signalled_by = NULL,
             epoch = r.epoch + 1,
-            step = s.step, jump = s.jump, definition = s.definition, iteration = s.iteration,
-            handler_iteration = s.handler_iteration, suspensions = s.suspensions, completions = s.completions,
-            outputs = s.outputs,
+            step = s.step, suspended = ROW(s.jump, s.definition, s.iteration, s.handler_iteration)::scoop.suspended,
+            suspensions = s.suspensions, completions = s.completions, outputs = s.outputs,
             rolling_back = s.rolling_back, failure = s.failure,
             context = new_context, replied = s.replied,
             giving_up = r.giving_up AND NOT s.turns_back,
             give_up_at = due,
             rollback_since = coalesce(turned, r.rollback_since),
             last_event_at = last_event,
-            execution = CASE WHEN s.anew IS NOT NULL THEN (s.anew ->> 'number')::int
-                             WHEN s.rolling_back THEN 0 ELSE r.execution END,
-            execution_since = CASE WHEN s.anew IS NOT NULL THEN last_event
-                                   WHEN NOT s.rolling_back THEN r.execution_since END,
-            payload_of = CASE WHEN s.anew IS NOT NULL THEN (s.anew ->> 'message')::uuid
-                              WHEN NOT s.rolling_back THEN r.payload_of END,
+            anew = CASE WHEN s.anew IS NOT NULL THEN
+                            ROW((s.anew ->> 'number')::int, last_event, (s.anew ->> 'message')::uuid)::scoop.anew
+                        WHEN NOT s.rolling_back THEN r.anew END,
             -- a new execution may be of another definition
             reserved_for = CASE WHEN s.anew IS NULL THEN r.reserved_for ELSE 0 END,
-            attempts = 0, retries = 0, reason = NULL
+            tries = NULL, reason = NULL
         WHERE r.root = locked_run.root AND r.id = locked_run.id
         RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO state, overdue;
     END IF;

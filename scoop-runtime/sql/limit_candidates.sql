@@ -30,7 +30,7 @@ LEFT JOIN (
             AS own (topic, handler, lane, reached, reached_high, reached_low)
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
-            SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce(r.payload_of, r.message_id) AS message_id
+            SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce((r.anew).message_id, r.message_id) AS message_id
             FROM scoop.run r
             WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
               AND scoop.priority_of(r.context) = level.priority
@@ -39,7 +39,7 @@ LEFT JOIN (
                                                ELSE own.reached_low END, '-infinity'),
                   (SELECT since FROM late))
               AND r.ready_at <= (SELECT clock_timestamp())
-              AND CASE WHEN $5::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+              AND CASE WHEN $5::uuid[] IS NULL THEN NOT scoop.is_suspect(r.tries)
                        ELSE r.id = ANY ($5) END
             ORDER BY r.ready_at
             LIMIT $4

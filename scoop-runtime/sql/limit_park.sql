@@ -19,8 +19,7 @@ parked AS (
         -- earlier if it was parked before, and is due since it was cancelled
         parked_since = least(r.parked_since, r.ready_at),
         limit_key = ($3::text[])[array_position($2::uuid[], r.id)],
-        signal = NULL,
-        signal_key = NULL
+        awaited = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM due))
     RETURNING r.limit_key, scoop.queue_time(r.parked_since, scoop.priority_of(r.context)) AS queue_time
 )

@@ -34,7 +34,7 @@ queue AS MATERIALIZED (
         SELECT r.ctid, level.priority, r.ready_at, min(r.ready_at) OVER queue AS since, row_number() OVER queue AS place
         FROM unnest(CASE WHEN EXISTS (
                                SELECT FROM scoop.run r
-                               WHERE r.state = 'ready' AND scoop.names_priority(r.context)
+                               WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'prioritized'
                                  AND r.ready_at >= least(
                                      (SELECT min(coalesce(known.reached, '-infinity'))
                                       FROM unnest($12::timestamptz[] || $13::timestamptz[]) AS known (reached)),
@@ -52,7 +52,7 @@ queue AS MATERIALIZED (
                                                ELSE own.reached_low END, '-infinity'),
                   (SELECT since FROM late))
               AND r.ready_at <= (SELECT clock_timestamp())
-              AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+              AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.tries)
                        ELSE r.id = ANY ($11) END
             ORDER BY r.ready_at
             LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))

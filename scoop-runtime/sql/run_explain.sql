@@ -14,7 +14,7 @@ SELECT {unfinished_shown},
                OFFSET 0
            ) e
        ) > 0 ELSE false END AS cancelled,
-       u.reserved_for, scoop.is_suspect(u.doubts, u.attempts, u.retries) AS is_suspect,
+       u.reserved_for, scoop.is_suspect(u.tries) AS is_suspect,
        scoop.priority_of(u.context) AS priority,
        CASE WHEN u.waits_for = 'limit' AND u.parked_since IS NOT NULL THEN (
            SELECT count(*) FROM (

@@ -9,7 +9,7 @@
 -- in seconds, $8 the longest, $9 how many attempts may end so before the next event of the run,
 -- $10 the reason, $11 the reason of a run that is stuck
 WITH lost AS MATERIALIZED (
-    SELECT r.root, r.id, CASE WHEN r.attempts > 0 OR r.retries > 0 THEN least(r.doubts, 1000) + 1 ELSE 1 END AS doubts
+    SELECT r.root, r.id, least(coalesce((r.tries).doubts, 0), 1000) + 1 AS doubts
     FROM scoop.run r
     WHERE coalesce(r.owner, '00000000-0000-0000-0000-000000000000') = ANY ($1) AND r.state = 'running'
       AND r.id <> ALL ($2)
@@ -25,15 +25,11 @@ SET state = CASE WHEN lost.doubts < $9 THEN 'ready' ELSE 'stuck' END::scoop.run_
             9 + lost.doubts % 7) / 255.0))
         ELSE '0'
     END,
-    (attempts, retries, tried_under) = (
-        SELECT t.attempts + 1, t.retries, t.tried_under
-        FROM scoop.tried(r.attempts, r.retries, r.tried_under, (
-            SELECT own.definition
-            FROM unnest($3::uuid[], $4::text[], $5::text[], $6::int[]) AS own (worker, topic, handler, definition)
-            WHERE own.worker = r.owner AND own.topic = r.topic AND own.handler = r.handler
-        ), NULL) t
-    ),
-    doubts = lost.doubts,
+    tries = scoop.tried(r.tries, lost.doubts, false, (
+        SELECT own.definition
+        FROM unnest($3::uuid[], $4::text[], $5::text[], $6::int[]) AS own (worker, topic, handler, definition)
+        WHERE own.worker = r.owner AND own.topic = r.topic AND own.handler = r.handler
+    ), NULL),
     reason = CASE WHEN lost.doubts < $9 THEN $10 ELSE $11 END
 FROM lost
 WHERE r.root = lost.root AND r.id = lost.id

@@ -10,7 +10,7 @@ CROSS JOIN LATERAL (
     WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
       AND scoop.priority_of(r.context) = level.priority
       AND r.ready_at <= (SELECT clock_timestamp())
-      AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+      AND NOT scoop.is_suspect(r.tries)
     ORDER BY r.ready_at
     LIMIT $4
 ) r

@@ -23,9 +23,9 @@ removed AS MATERIALIZED (
 UPDATE scoop.run r
 SET state = 'stuck', parked_since = r.ready_at, ready_at = clock_timestamp(),
     reason = format('the run waits for the signal `%s` with the key `%s`, which no step of saga `%s` awaits any more; let a '
-        'step await it again, or cancel the run and then retry it, so that it rolls back', r.signal, r.signal_key, r.handler)
+        'step await it again, or cancel the run and then retry it, so that it rolls back', (r.awaited).signal, (r.awaited).key, r.handler)
 FROM removed
-WHERE r.state = 'ready' AND r.signal = removed.signal AND r.handler = removed.handler
+WHERE r.state = 'ready' AND (r.awaited).signal = removed.signal AND r.handler = removed.handler
   AND NOT r.giving_up AND r.ready_at > clock_timestamp()
 RETURNING r.id, scoop.send_failed(
     'stuck', r.root, r.id, r.handler, r.message_id, r.last_event_at, r.step, scoop.stuck_failure(r.handler, r.reason), NULL)

@@ -35,7 +35,7 @@ first_run AS MATERIALIZED (
                                            ELSE near_queue.reached_low END, '-infinity'),
               (SELECT since FROM late))
           AND r.ready_at <= (SELECT clock_timestamp() + interval '1 day')
-          AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+          AND NOT scoop.is_suspect(r.tries)
         ORDER BY r.ready_at
         LIMIT 1
     ) r
@@ -43,7 +43,7 @@ first_run AS MATERIALIZED (
 suspect AS MATERIALIZED (
     SELECT r.root, r.id, r.topic, r.handler, r.reserved_for, r.ready_at
     FROM scoop.run r
-    WHERE r.state = 'ready' AND scoop.is_suspect(r.doubts, r.attempts, r.retries) AND $5
+    WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'suspect' AND $5
       AND (r.handler::text, r.topic::text, r.reserved_for) IN (SELECT handler, topic, lane FROM near_queue)
     ORDER BY r.ready_at
     LIMIT 1

@@ -5,10 +5,10 @@
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (
     (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, left(r.reason, 10000) AS reason,
-            r.giving_up, r.ready_at AS stuck_since, r.id, r.doubts,
+            r.giving_up, r.ready_at AS stuck_since, r.id, coalesce((r.tries).doubts, 0) AS doubts,
             scoop.can_give_up(r.giving_up, r.rollback_since) AS can_give_up, scoop.phase(r) AS phase
      FROM scoop.run r
-     WHERE r.state = 'stuck'
+     WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'stuck'
        AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
      ORDER BY r.ready_at, r.id
      LIMIT $3)
@@ -19,7 +19,7 @@ SELECT * FROM (
     -- levels besides the normal one only if any due run has a priority
     CROSS JOIN unnest(CASE WHEN EXISTS (
                               SELECT FROM scoop.run r
-                              WHERE r.state = 'ready' AND scoop.names_priority(r.context)
+                              WHERE scoop.rare_kind(r.state, r.tries, r.context) IN ('prioritized', 'suspect')
                                 AND r.ready_at <= (SELECT clock_timestamp()))
                            THEN '{1,0,-1}'::int[] ELSE '{0}' END) AS level (priority)
     CROSS JOIN LATERAL (

@@ -36,7 +36,7 @@ target AS MATERIALIZED (
     ) newest ON true
     WHERE r.root = $1 AND r.id = $3 AND r.state::text = 'failed'
 )
-SELECT r.id, r.parent, r.lineage, r.message_id, r.handler, r.state::text AS state, r.rolling_back, r.step, r.handler_iteration,
+SELECT r.id, r.parent, r.lineage, r.message_id, r.handler, r.state::text AS state, r.rolling_back, r.step, (r.suspended).handler_iteration,
        r.rollback_failure IS NOT NULL AS has_failed, r.context, r.last_event_at,
        -- launched by the run above during its rollback
        (SELECT emitted.created_at FROM scoop.message_event emitted

@@ -14,14 +14,8 @@ SET state = 'ready',
         -- not in the past: claims may have gone on from there
         ELSE greatest(least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at), clock_timestamp())
     END,
-    (attempts, retries, tried_under) = (
-        SELECT t.attempts + (NOT b.granted)::int, t.retries + b.granted::int, t.tried_under
-        FROM scoop.tried(r.attempts, r.retries, r.tried_under, b.definition, b.again) t
-        WHERE b.reason IS NOT NULL
-        UNION ALL
-        SELECT r.attempts, r.retries, r.tried_under WHERE b.reason IS NULL
-    ),
-    doubts = CASE WHEN r.attempts > 0 OR r.retries > 0 THEN r.doubts ELSE 0 END,
+    tries = CASE WHEN b.reason IS NULL THEN r.tries
+                 ELSE scoop.tried(r.tries, coalesce((r.tries).doubts, 0), b.granted, b.definition, b.again) END,
     reason = b.reason
 FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::float8[], $5::text[], $6::boolean[], $7::int[], $8::boolean[])
     AS b (root, id, epoch, pause, reason, granted, definition, again)

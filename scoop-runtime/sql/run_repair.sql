@@ -7,7 +7,7 @@ WITH waiting AS (
 )
 UPDATE scoop.run r
 SET state = v.state::scoop.run_state, ready_at = clock_timestamp(), epoch = r.epoch + 1, rollback_requested = v.rollback_requested,
-    step = NULL, handler_iteration = NULL, replied = r.replied AND NOT v.rollback_requested,
+    step = NULL, suspended = NULL, replied = r.replied AND NOT v.rollback_requested,
     -- a missed deadline has had its effect
     give_up_at = (SELECT min(deadline) FROM unnest(v.deadlines) deadline WHERE deadline > $3),
     rollback_since = $3, last_event_at = greatest(r.last_event_at, $3), reserved_for = 0, refused_by = NULL

@@ -260,12 +260,12 @@ described_run AS (
     GROUP BY w.nth
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
-       r.state::text AS state, r.attempts, r.retries, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
+       r.state::text AS state, coalesce((r.tries).attempts, 0) AS attempts, coalesce((r.tries).retries, 0) AS retries, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
        NOT EXISTS (
            SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
            WHERE own.topic = r.topic AND own.handler = r.handler
        ) AS is_abandoned,
-       coalesce(r.parked_since, r.ready_at) AS ready_at, r.signal, r.signal_key, r.give_up_at,
+       coalesce(r.parked_since, r.ready_at) AS ready_at, (r.awaited).signal, (r.awaited).key AS signal_key, r.give_up_at,
        -- looked up once, by index: mostly there are no pauses
        CASE WHEN r.state = 'ready' AND EXISTS (SELECT FROM scoop.pause p WHERE p.kind >= '') THEN
            scoop.pauses_of(r.handler, r.topic) END AS pauses,

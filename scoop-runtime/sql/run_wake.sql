@@ -25,7 +25,7 @@ locked_run AS MATERIALIZED (
            own.handler IS NOT NULL AND place <= $5 AND EXISTS (SELECT FROM own_worker)
                AND r.epoch > r.unclaimed_epoch AND wakes.at <= clock.now AS is_claimed,
            -- The step that completed is the last one of the definition at hand, and chose no other.
-           (own.last_step = r.step AND r.jump IS NULL AND r.definition = own.definition AND NOT r.rolling_back) IS TRUE
+           (own.last_step = r.step AND (r.suspended).jump IS NULL AND (r.suspended).definition = own.definition AND NOT r.rolling_back) IS TRUE
                AND wakes.at <= clock.now
                AND EXISTS (SELECT FROM own_worker)
                AND NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock.now)
@@ -59,8 +59,7 @@ woken AS (
         epoch = r.epoch + locked_run.is_claimed::int,
         -- the clock is later than the wait for the lock: claims look for no run that was ready before
         ready_at = scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp()),
-        signal = CASE WHEN NOT locked_run.is_claimed THEN r.signal END,
-        signal_key = CASE WHEN NOT locked_run.is_claimed THEN r.signal_key END,
+        awaited = CASE WHEN NOT locked_run.is_claimed THEN r.awaited END,
         last_event_at = CASE WHEN locked_run.is_claimed
             THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond',
                 locked_run.at + interval '1 microsecond')
@@ -81,7 +80,8 @@ inserted_events AS (
     INSERT INTO scoop.message_event
         (id, message_id, type, coroutine_name, coroutine_identifier, step, cooperation_lineage,
          created_at, context, child_failure_handler_iteration)
-    SELECT event, message_id, 'COMMITTED', handler, $7, step, lineage, committed_at, context, handler_iteration
+    SELECT event, message_id, 'COMMITTED', handler, $7, step, lineage, committed_at, context,
+           (suspended).handler_iteration
     FROM deleted_run
 ),
 inserted_end AS (
@@ -90,6 +90,6 @@ inserted_end AS (
     SELECT root, id, parent, lineage, message_id, topic, handler, 'committed', context, queued_at, began_at, committed_at
     FROM deleted_run
 )
-SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timestamp() AS sleeps, c.signal, c.signal_key,
+SELECT c.committed_at, c.state = 'running' AS claimed, c.ready_at > clock_timestamp() AS sleeps, (c.awaited).signal, (c.awaited).key AS signal_key,
        {claimed_run}
 FROM (SELECT * FROM woken UNION ALL SELECT * FROM deleted_run) c

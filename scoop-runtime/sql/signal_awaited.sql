@@ -4,7 +4,7 @@
 SELECT DISTINCT s.name::text, s.key::text
 FROM scoop.signal s
 CROSS JOIN LATERAL (
-    SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key
+    SELECT FROM scoop.run r WHERE r.state = 'ready' AND (r.awaited).signal = s.name AND (r.awaited).key = s.key
       AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())
     LIMIT 1
 ) awaited

@@ -15,7 +15,7 @@ asked AS MATERIALIZED (
     FROM scoop.signal s
     -- with a limit, so that runs are looked up, and not read all
     CROSS JOIN LATERAL (
-        SELECT FROM scoop.run r WHERE r.state = 'ready' AND r.signal = s.name AND r.signal_key = s.key LIMIT 1
+        SELECT FROM scoop.run r WHERE r.state = 'ready' AND (r.awaited).signal = s.name AND (r.awaited).key = s.key LIMIT 1
     ) awaited
     WHERE s.sent_in >= $3::text::xid8 AND s.delivered_at IS NULL AND NOT s.expired
       AND s.kept_until > (SELECT clock_timestamp())
@@ -40,14 +40,14 @@ oldest AS MATERIALIZED (
 waiting AS MATERIALIZED (
     SELECT r.root, r.id, o.id AS signal, o.payload, o.traceparent
     FROM oldest o
-    JOIN scoop.run r ON r.state = 'ready' AND r.signal = o.name AND r.signal_key = o.key
+    JOIN scoop.run r ON r.state = 'ready' AND (r.awaited).signal = o.name AND (r.awaited).key = o.key
         AND r.step IS NOT NULL AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())
     ORDER BY r.root, r.id
     FOR UPDATE OF r
 ),
 reached AS (
     UPDATE scoop.run r
-    SET ready_at = clock_timestamp(), signal = NULL, signal_key = NULL, signalled_by = w.traceparent,
+    SET ready_at = clock_timestamp(), awaited = NULL, signalled_by = w.traceparent,
         outputs = coalesce(r.outputs, '{}') || jsonb_build_object(r.step, w.payload)
     FROM waiting w
     WHERE r.root = w.root AND r.id = w.id AND (w.id = ANY ($4::uuid[])) = $5

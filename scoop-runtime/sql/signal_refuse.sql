@@ -42,11 +42,10 @@ SET state = 'ready',
     ready_at = CASE WHEN r.giving_up THEN clock_timestamp() ELSE greatest(
         least(coalesce((refusing.wait ->> 'until')::timestamptz, '9999-12-31 23:59:59.999999+00'), r.give_up_at),
         clock_timestamp()) END,
-    signal = refusing.wait #>> '{signal,name}',
-    signal_key = refusing.wait #>> '{signal,key}',
+    awaited = ROW(refusing.wait #>> '{signal,name}', refusing.wait #>> '{signal,key}')::scoop.awaited,
     signalled_by = NULL,
     outputs = nullif(r.outputs - r.step, '{}'),
-    attempts = 0, retries = 0, reason = $4
+    tries = NULL, reason = $4
 FROM refusing
 WHERE r.root = refusing.root AND r.id = refusing.id
-RETURNING r.signal::text, r.signal_key::text
+RETURNING (r.awaited).signal, (r.awaited).key AS signal_key

@@ -27,14 +27,14 @@ first AS MATERIALIZED (
 ),
 waiting AS MATERIALIZED (
     SELECT r.root, r.id,
-           r.epoch > r.unclaimed_epoch AND NOT scoop.is_suspect(r.doubts, r.attempts, r.retries)
+           r.epoch > r.unclaimed_epoch AND NOT scoop.is_suspect(r.tries)
            AND (r.topic, r.handler, r.reserved_for) IN (
                SELECT own.topic, own.handler, own.lane
                FROM unnest($7::text[], $8::text[], $9::int[]) AS own (topic, handler, lane)
                WHERE EXISTS (SELECT FROM own_worker)
            ) AS may_be_claimed
     FROM scoop.run r
-    WHERE r.state = 'ready' AND r.signal = $2::text AND r.signal_key = $3::text
+    WHERE r.state = 'ready' AND (r.awaited).signal = $2::text AND (r.awaited).key = $3::text
       AND r.step IS NOT NULL AND NOT r.giving_up AND r.ready_at > (SELECT clock_timestamp())
       AND (SELECT is_first FROM first)
     ORDER BY r.root, r.id
@@ -56,7 +56,7 @@ reached AS (
         epoch = r.epoch + w.is_claimed::int,
         last_event_at = CASE WHEN w.is_claimed
             THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond') ELSE r.last_event_at END,
-        ready_at = clock_timestamp(), signal = NULL, signal_key = NULL, signalled_by = $12::text,
+        ready_at = clock_timestamp(), awaited = NULL, signalled_by = $12::text,
         outputs = coalesce(r.outputs, '{}') || jsonb_build_object(r.step, w.payload)
     FROM (
         SELECT w.root, w.id, i.payload,

@@ -144,7 +144,7 @@ impl Observer {
             "SELECT format('%s %s of %s, which %s: attempt %s, ready in %s s, %s', count(*), r.state, r.handler,
                            CASE WHEN r.owner IS NULL THEN 'no worker has'
                                 WHEN r.owner IN (SELECT id FROM scoop.worker) THEN 'a living worker has' ELSE 'a dead worker has' END,
-                           max(r.attempts), extract(epoch FROM max(r.ready_at) - clock_timestamp()), max(r.reason))
+                           max((r.tries).attempts), extract(epoch FROM max(r.ready_at) - clock_timestamp()), max(r.reason))
              FROM scoop.run r WHERE r.handler <> 'none' GROUP BY r.state, r.handler, r.owner",
         )
         .fetch_all(&self.pool)

@@ -14,8 +14,7 @@ claimed AS (
     SET state = 'running',
         owner = $1,
         epoch = r.epoch + 1,
-        signal = NULL,
-        signal_key = NULL,{counted}
+        awaited = NULL,{counted}
         queued_at = coalesce(r.queued_at, r.parked_since, r.ready_at),
         began_at = coalesce(r.began_at, clock_timestamp()),
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')

@@ -113,8 +113,7 @@ async fn suspects_are_executed_one_at_a_time_and_hold_up_no_other_run() -> Resul
     // The first attempt of a run is beside a suspect.
     let new = scoop.launch(Root).await?;
     gate.arrivals(2).await;
-    let running_suspects =
-        "SELECT count(*) FROM scoop.run WHERE handler = 'deadly' AND state = 'running' AND doubts >= 2";
+    let running_suspects = "SELECT count(*) FROM scoop.run WHERE handler = 'deadly' AND state = 'running' AND (tries).doubts >= 2";
     assert_eq!(db.number(running_suspects).await, 1);
     gate.open(2);
     for _ in 1..SUSPECTS {
@@ -130,7 +129,7 @@ async fn suspects_are_executed_one_at_a_time_and_hold_up_no_other_run() -> Resul
 }
 
 /// Marks the ready runs as suspects.
-const SUSPECT: &str = "UPDATE scoop.run SET doubts = 2, attempts = 2 WHERE handler = 'deadly'";
+const SUSPECT: &str = "UPDATE scoop.run SET tries = ROW(2, 0, 2, NULL) WHERE handler = 'deadly'";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn suspects_follow_each_other_without_a_pause() -> Result<()> {

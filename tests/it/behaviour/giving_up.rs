@@ -141,7 +141,7 @@ mod cleaning_up {
         db.execute(TABLES).await;
         let scoop = db.start((Busy,)).await?;
         let root = scoop.launch(Root).await?;
-        let retries = "SELECT coalesce(max(retries), 0)::bigint FROM scoop.run";
+        let retries = "SELECT coalesce(max((tries).retries), 0)::bigint FROM scoop.run";
         crate::support::eventually("the line was busy", async || db.number(retries).await > 0).await;
         scoop.cancel(root.id(), "enough").await?;
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));

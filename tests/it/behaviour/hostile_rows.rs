@@ -345,7 +345,7 @@ async fn forged_attempts_keep_no_tree_from_being_read() -> Result<()> {
     let (db, gate) = (tables().await?, Gate::default());
     let (scoop, root) = at_the_gate(&db, &gate, Work).await?;
     db.execute(&format!(
-        "UPDATE scoop.run SET attempts = 2147483647, retries = 1 WHERE root = '{}'",
+        "UPDATE scoop.run SET tries.attempts = 2147483647, tries.retries = 1 WHERE root = '{}'",
         root.id()
     ))
     .await;
@@ -454,9 +454,9 @@ async fn thousands_of_dead_workers_are_reaped_beside_a_living_one() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_attempts_of_a_run_keep_no_other_from_being_taken_over() -> Result<()> {
     for forged in [
-        "doubts = 2147483647, attempts = 1",
-        "attempts = 2147483647, retries = 2147483647",
-        "attempts = 1, tried_under = '{{1,2},{3,4}}'",
+        "tries.doubts = 2147483647, tries.attempts = 1",
+        "tries.attempts = 2147483647, tries.retries = 2147483647",
+        "tries.attempts = 1, tries.tried_under = '{{1,2},{3,4}}'",
     ] {
         let (db, gate) = (tables().await?, Gate::default());
         let root = in_a_process_that_dies(&db, {

@@ -181,11 +181,11 @@ async fn step_whose_database_fails_runs_again_after_growing_pauses_and_the_tree_
         "CREATE TABLE repaired ();
         CREATE TABLE public.pause (attempt int PRIMARY KEY, millis bigint);
         CREATE FUNCTION note_pause() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-            INSERT INTO public.pause VALUES (NEW.attempts, 1000 * extract(epoch FROM NEW.ready_at - statement_timestamp()));
+            INSERT INTO public.pause VALUES ((NEW.tries).attempts, 1000 * extract(epoch FROM NEW.ready_at - statement_timestamp()));
             RETURN NULL;
         END $$;
         CREATE TRIGGER note_pause AFTER UPDATE ON scoop.run FOR EACH ROW
-            WHEN (NEW.attempts > OLD.attempts) EXECUTE FUNCTION note_pause()",
+            WHEN ((NEW.tries).attempts > coalesce((OLD.tries).attempts, 0)) EXECUTE FUNCTION note_pause()",
     )
     .await;
     let scoop = db.scoop().only::<Refused>().poll_interval(Duration::from_millis(20)).start().await?;
@@ -305,7 +305,7 @@ async fn statement_timeout_in_a_statement_of_the_engine_fails_no_step() -> Resul
         // The lock on the runs holds up the release, which is then in flight; else the release records the attempt.
         let released = "SELECT (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                 AND state = 'active' AND query LIKE '-- Makes runs ready that this worker holds%')
-            + (SELECT count(*) FROM scoop.run WHERE attempts > 0)";
+            + (SELECT count(*) FROM scoop.run WHERE (tries).attempts > 0)";
         eventually("the run is released", async || run.db.number(released).await > 0).await;
         tx.rollback().await?;
         assert_eq!(run.root.ends().await?, Outcome::Committed);
@@ -331,7 +331,7 @@ async fn conflict_at_the_commit_runs_the_step_again_after_a_pause() -> Result<()
     .await;
     let scoop = db.start((Shop,)).await?;
     let root = scoop.launch(Fails("SELECT 1".into(), Wrapped::From)).await?;
-    let reason = "SELECT count(*) FROM scoop.run WHERE reason LIKE '%conflict%' AND attempts > 0";
+    let reason = "SELECT count(*) FROM scoop.run WHERE reason LIKE '%conflict%' AND (tries).attempts > 0";
     eventually("it is recorded why the step runs again", async || db.number(reason).await > 0).await;
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);

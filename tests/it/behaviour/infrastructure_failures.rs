@@ -89,7 +89,7 @@ async fn a_pool_that_others_have_emptied_only_delays() -> Result<()> {
         taken.push(pool.acquire().await?);
     }
     let root = scoop.launch(Root).await?;
-    let attempts = "SELECT coalesce(max(attempts), 0)::bigint FROM scoop.run";
+    let attempts = "SELECT coalesce(max((tries).attempts), 0)::bigint FROM scoop.run";
     eventually("the step got no connection", async || db.number(attempts).await > 0).await;
     assert_eq!(db.number("SELECT count(*) FROM effect").await, 0);
     drop(taken);

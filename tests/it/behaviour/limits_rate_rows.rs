@@ -194,7 +194,7 @@ async fn suspect_whose_claim_the_database_refuses_holds_up_no_suspect_of_another
     let text = db.client().launch(Text { to: 1 }).await?;
     // The refused one has been ready longest.
     db.execute(
-        "UPDATE scoop.run SET doubts = 2, attempts = 1,
+        "UPDATE scoop.run SET tries = ROW(1, 0, 2, NULL),
              ready_at = ready_at - CASE handler WHEN 'rated-mails' THEN interval '1 hour' ELSE '0' END
          WHERE handler IN ('rated-mails', 'rated-texts')",
     )

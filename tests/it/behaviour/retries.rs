@@ -204,7 +204,8 @@ mod pauses {
         let long = scoop.launch(Task { pause: Pause::Long }).await?;
         gate.arrivals(1).await;
         gate.open(1);
-        let retries = async || db.number("SELECT count(*) FROM scoop.run WHERE retries = 1").await == 1;
+        let retries =
+            async || db.number("SELECT count(*) FROM scoop.run WHERE (tries).retries = 1").await == 1;
         eventually("it pauses", retries).await;
         let tree = long.tree().await?;
         assert!(
@@ -265,7 +266,7 @@ mod pauses {
             }
         })
         .await?;
-        let counted = "SELECT count(*) FROM scoop.run WHERE retries = 1 AND state = 'ready'";
+        let counted = "SELECT count(*) FROM scoop.run WHERE (tries).retries = 1 AND state = 'ready'";
         eventually("the attempt is recorded", async || db.number(counted).await == 1).await;
         // The hour has passed.
         db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;
@@ -283,7 +284,7 @@ mod pauses {
                 return Ok(());
             }
             let counted =
-                format!("SELECT count(*) FROM scoop.run WHERE retries = {count} AND state = 'ready'");
+                format!("SELECT count(*) FROM scoop.run WHERE (tries).retries = {count} AND state = 'ready'");
             eventually("the attempt is recorded", async || db.number(&counted).await == 1).await;
             scoop.shutdown().await?;
             db.execute("UPDATE scoop.run SET ready_at = clock_timestamp()").await;

@@ -89,7 +89,7 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
     for (forged, state) in [
         ("epoch = 1", "sleeping, later, deadline, 0"),
         ("epoch = 1, ready_at = now()", "ready, deadline, 0"),
-        ("retries = 2, attempts = 1, reason = 'away'", "retrying, later, deadline, 3, away"),
+        ("tries = ROW(1, 2, 0, NULL), reason = 'away'", "retrying, later, deadline, 3, away"),
         ("state = 'stuck', ready_at = now(), reason = 'unknown'", "stuck, deadline, 0, unknown"),
         (
             "state = 'failed', rolling_back = true, failure = '{}', rollback_failure = '{}', step = 'undo'",

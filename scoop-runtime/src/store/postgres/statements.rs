@@ -377,7 +377,7 @@ mod tests {
 
     /// The words that a schema of the user could capture.
     fn captured(words: &[String]) -> Vec<String> {
-        const KEYWORDS: [&str; 24] = [
+        const KEYWORDS: [&str; 25] = [
             "coalesce",
             "greatest",
             "least",
@@ -402,6 +402,7 @@ mod tests {
             "LATERAL",
             "JOIN",
             "RETURNING",
+            "ROW",
         ];
         let at = |index: usize| words.get(index).map_or("", String::as_str);
         let mut found = vec![];

@@ -23,9 +23,9 @@ async fn await_signal(pool: &PgPool, key: &str) {
 /// Makes a run that awaits the signal with this key in this step.
 async fn await_signal_in(pool: &PgPool, key: &str, step: &str) {
     let insert = sqlx::query(
-        "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, step, suspensions, signal, \
-             signal_key, last_event_at) \
-         SELECT id, id, ARRAY[id, id], id, 'a', 'saga', 'infinity', $2, 1, 'paid', $1, now() \
+        "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, step, suspensions, awaited, \
+             last_event_at) \
+         SELECT id, id, ARRAY[id, id], id, 'a', 'saga', 'infinity', $2, 1, ROW('paid', $1)::scoop.awaited, now() \
          FROM gen_random_uuid() id",
     );
     insert.bind(key).bind(step).execute(pool).await.unwrap();
@@ -117,7 +117,7 @@ async fn lock_both(pool: &PgPool) -> sqlx::Transaction<'static, sqlx::Postgres> 
     let mut other = pool.begin().await.unwrap();
     for lock in [
         "SELECT FROM scoop.signal WHERE key = '7' FOR UPDATE",
-        "SELECT FROM scoop.run WHERE signal_key = '8' FOR UPDATE",
+        "SELECT FROM scoop.run WHERE (awaited).key = '8' FOR UPDATE",
     ] {
         sqlx::query(lock).execute(&mut *other).await.unwrap();
     }

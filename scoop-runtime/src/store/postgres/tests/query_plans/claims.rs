@@ -82,7 +82,7 @@ async fn claim_reads_one_level_of_each_queue_unless_a_due_run_has_a_priority() {
             Uuid::nil()
         );
         let plan = carried_out(&pool, "run_claim", &values).await;
-        (lookups(&plan, "run_ready"), lookups(&plan, "run_prioritized"))
+        (lookups(&plan, "run_ready"), lookups(&plan, "run_rare"))
     };
     let unknown = "'{NULL,NULL,NULL}'";
     execute(MANY.to_owned()).await;

@@ -12,11 +12,11 @@ const FAILED_CHILDREN: &str = "
     SELECT md5('{of} message0')::uuid, 'ROLLING_BACK', 'many', ARRAY[md5('{of}')::uuid, md5('{of} run')::uuid],
            now() + interval '4 s';
     INSERT INTO scoop.run
-        (root, id, parent, lineage, message_id, topic, handler, state, step, handler_iteration, rolling_back, failure,
+        (root, id, parent, lineage, message_id, topic, handler, state, step, suspended, rolling_back, failure,
          rollback_failure, ready_at, epoch, last_event_at)
     SELECT md5('{of}')::uuid, id, CASE WHEN n > 0 THEN md5('{of} run')::uuid END,
            array_remove(ARRAY[md5('{of}')::uuid, CASE WHEN n > 0 THEN md5('{of} run')::uuid END, id], NULL),
-           md5('{of} message' || n)::uuid, 'many', 'many', 'failed', 'step', CASE n WHEN 0 THEN 0 END, true, '{}', '{}',
+           md5('{of} message' || n)::uuid, 'many', 'many', 'failed', 'step', ROW(NULL, NULL, NULL, CASE n WHEN 0 THEN 0 END)::scoop.suspended, true, '{}', '{}',
            now() + (9 + (n = 0)::int) * interval '1 s', 1, now()
     FROM generate_series(0, {of}) n
     CROSS JOIN LATERAL (SELECT md5('{of} run' || CASE n WHEN 0 THEN '' ELSE n::text END)::uuid AS id) ids";
@@ -26,10 +26,10 @@ const FAILED_CHAIN: &str = "
     INSERT INTO scoop.message_event (message_id, type, coroutine_name, cooperation_lineage)
     SELECT md5('{of} message1')::uuid, 'SEEN', 'many', ARRAY[md5('{of} run0')::uuid, md5('{of} run1')::uuid];
     INSERT INTO scoop.run
-        (root, id, parent, lineage, message_id, topic, handler, state, step, handler_iteration, rolling_back, failure,
+        (root, id, parent, lineage, message_id, topic, handler, state, step, suspended, rolling_back, failure,
          rollback_failure, ready_at, epoch, last_event_at)
     SELECT lineage[1], lineage[n + 1], CASE WHEN n > 1 THEN lineage[n] END, lineage, md5('{of} message' || n)::uuid, 'many', 'many',
-           'failed', 'step', CASE WHEN n < {of} THEN 0 END, true, '{}', '{}',
+           'failed', 'step', ROW(NULL, NULL, NULL, CASE WHEN n < {of} THEN 0 END)::scoop.suspended, true, '{}', '{}',
            now() + ({of} - n) * interval '1 ms', 1, now()
     FROM generate_series(1, {of}) n
     CROSS JOIN LATERAL (SELECT ARRAY(
