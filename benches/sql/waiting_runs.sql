@@ -25,4 +25,4 @@ INSERT INTO scoop.run
 SELECT made.* FROM copy c CROSS JOIN real_run r
 CROSS JOIN LATERAL jsonb_populate_record(r, jsonb_build_object(
     'root', c.root, 'id', c.id, 'lineage', ARRAY[c.root, c.id], 'message_id', c.message,
-    'signal_key', 'copy ' || c.n)) made;
+    'awaited', jsonb_build_object('signal', (r.awaited).signal, 'key', 'copy ' || c.n))) made;

@@ -32,6 +32,20 @@ RETURN (
     )) AS v (same, former)
 );
 
+-- True for a run that has begun, and is not in `ended_run`: then it is in `run`. Fails if it is not: somebody has deleted its row, so that
+-- nobody knows whether it has to be undone.
+CREATE FUNCTION scoop.is_in_run(of_root uuid, run uuid) RETURNS boolean LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM scoop.run r WHERE r.root = of_root AND r.id = run) THEN
+        RAISE EXCEPTION 'run % of hierarchy % has begun, and has no row in run or in ended_run', run, of_root
+            USING ERRCODE = 'data_exception';
+    END IF;
+    RETURN true;
+END
+$$;
+
 -- Whether a run has to give up at this time. Its claim says so, and a settlement of anything but a failure is void then.
 -- The planner replaces the call by its text.
 CREATE FUNCTION scoop.has_to_give_up(giving_up boolean, give_up_at timestamptz, at timestamptz) RETURNS boolean

@@ -117,8 +117,11 @@ BEGIN
             ) seen
             -- by key, even if the table was empty when it was analysed
             CROSS JOIN LATERAL (
-                SELECT e.ctid AS place, e.* FROM scoop.ended_run e
-                WHERE e.root = locked_run.root AND e.id = seen.id AND e.outcome = 'committed'
+                SELECT e.ctid AS place, e.*
+                FROM (SELECT) AS always
+                LEFT JOIN scoop.ended_run e ON e.root = locked_run.root AND e.id = seen.id
+                WHERE CASE WHEN e.id IS NULL THEN NOT scoop.is_in_run(locked_run.root, seen.id)
+                           ELSE e.outcome = 'committed' END
                 OFFSET 0
             ) ended
         ),

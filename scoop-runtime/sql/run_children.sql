@@ -52,7 +52,9 @@ launched AS (
         WHERE e.type = 'EMITTED' AND e.message_id = given OFFSET 0
     ) e
 )
-SELECT l.message_id, m.topic, listed.handler, l.handled, seen.cooperation_lineage AS lineage, stands.ended,
+SELECT l.message_id, m.topic, listed.handler, l.handled, seen.cooperation_lineage AS lineage,
+       CASE WHEN stands.ended IS NOT NULL OR seen.cooperation_lineage IS NULL
+                 OR scoop.is_in_run(seen.cooperation_lineage[1], scoop.run_id(seen.cooperation_lineage)) THEN stands.ended END AS ended,
        stands.exception, stands.cause, m.payload, reply.names, reply.values
 FROM launched l
 CROSS JOIN LATERAL (

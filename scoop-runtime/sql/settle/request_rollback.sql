@@ -27,8 +27,9 @@ committed AS MATERIALIZED (
     -- one by one: the table may have been empty when it was analysed
     CROSS JOIN LATERAL (
         SELECT e.ctid AS place, e.root, e.id, e.lineage, e.message_id, e.topic, e.handler, e.context, e.queued_at, e.began_at
-        FROM scoop.ended_run e
-        WHERE e.root = requested.root AND e.id = seen.id AND e.outcome = 'committed'
+        FROM (SELECT) AS always
+        LEFT JOIN scoop.ended_run e ON e.root = requested.root AND e.id = seen.id
+        WHERE CASE WHEN e.id IS NULL THEN NOT scoop.is_in_run(requested.root, seen.id) ELSE e.outcome = 'committed' END
         OFFSET 0
     ) ended
 ),

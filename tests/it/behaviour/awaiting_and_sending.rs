@@ -96,7 +96,7 @@ async fn run_that_a_signal_of_its_process_reaches_begins_without_a_claim() -> Re
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN RAISE EXCEPTION 'no claim is allowed'; END $$;
          CREATE TRIGGER refuse BEFORE UPDATE ON scoop.run FOR EACH ROW
-             WHEN (old.state = 'ready' AND new.state = 'running' AND old.signal IS NULL) EXECUTE FUNCTION refuse()",
+             WHEN (old.state = 'ready' AND new.state = 'running' AND (old.awaited).signal IS NULL) EXECUTE FUNCTION refuse()",
     )
     .await;
     assert_eq!(scoop.signal(Paid, "7").await?, 2);

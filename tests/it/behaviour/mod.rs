@@ -79,6 +79,7 @@ mod local_start;
 mod long_loops;
 mod long_loops_reads;
 mod lost_answers;
+mod missing_ends;
 mod misused_connections;
 mod misused_steps;
 mod names;

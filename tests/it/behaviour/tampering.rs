@@ -128,7 +128,23 @@ fn values(kind: &str) -> &'static [&'static str] {
             "'infinity'",
         ],
         "jsonb" => &["NULL", "'null'", "'7'", "'\"text\"'", "'[]'", "'{}'", "'{\"order\": 1e400}'"],
-        _ => &["'SEEN'", "'SUSPENDED'", "'COMMITTED'", "'stuck'", "'ready'", "'waiting'", "'ended'"],
+        // a label of an enumeration, or a value of several fields: what another type refuses is drawn again
+        _ => &[
+            "'SEEN'",
+            "'SUSPENDED'",
+            "'COMMITTED'",
+            "'stuck'",
+            "'ready'",
+            "'waiting'",
+            "'ended'",
+            "NULL",
+            "'(,)'",
+            "'(,,)'",
+            "'(,,,)'",
+            "'(7,infinity,{root})'",
+            "'(-1,2147483647,12,{7})'",
+            "'(nowhere,7,-1,2147483647)'",
+        ],
     }
 }
 

@@ -5,6 +5,7 @@ use scoop_core::{Error, Escaped, Failure, HasReply, Json, Message, Path, Result,
 
 use super::{CallSite, Scope, UnfitValue};
 use crate::RuntimeError;
+use crate::error::is_of_contents;
 use crate::saga::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
 use crate::saga::shape;
 use crate::util::payload::{self, StepName, Unstorable};
@@ -219,9 +220,14 @@ impl Scope<'_> {
             let (topic, name) = replies.unzip();
             let children = self.engine.store().children(ChildQuery { of, topic, replies: name }).await;
             children.map_err(|error| {
-                Error::infrastructure(format!(
-                    "the children of saga `{handler}`, run {id}, could not be read in step `{step}`: {error}"
-                ))
+                let what =
+                    format!("the children of saga `{handler}`, run {id}, could not be read in step `{step}`");
+                match is_of_contents(&error) {
+                    true => {
+                        UnfitValue { what, why: error.to_string(), reply_type: None, signal: None }.into()
+                    }
+                    false => Error::infrastructure(format!("{what}: {error}")),
+                }
             })
         }
         .boxed()

@@ -103,7 +103,7 @@ impl Database {
             ("kept_hierarchy", &["until"]),
             ("kept_key", &["until"]),
             ("ended_run", &["queued_at", "began_at", "ended_at"]),
-            ("run", &["queued_at", "began_at", "last_event_at", "rollback_since", "execution_since"]),
+            ("run", &["queued_at", "began_at", "last_event_at", "rollback_since"]),
         ];
         // No program deletes hierarchies meanwhile: it locks the same rows in another order.
         let mut sql = String::from("BEGIN; LOCK TABLE scoop.retention IN EXCLUSIVE MODE;");
@@ -112,6 +112,10 @@ impl Database {
                 columns.iter().map(|column| format!("{column} = {column} - interval '{} s'", by.as_secs()));
             sql += &format!("UPDATE scoop.{table} SET {};", earlier.collect::<Vec<_>>().join(", "));
         }
+        sql += &format!(
+            "UPDATE scoop.run SET anew.since = (anew).since - interval '{} s' WHERE (anew).since IS NOT NULL;",
+            by.as_secs()
+        );
         self.execute(&(sql + "COMMIT")).await;
     }
 

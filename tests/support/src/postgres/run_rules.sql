@@ -9,4 +9,4 @@ ALTER TABLE scoop.run
     ADD CHECK (state <> 'stuck' OR reason IS NOT NULL),
     ADD CHECK (NOT rollback_requested OR (rolling_back AND failure IS NOT NULL)),
     ADD CHECK (state <> 'failed' OR (rolling_back AND failure IS NOT NULL AND rollback_failure IS NOT NULL AND step IS NOT NULL)),
-    ADD CHECK (parked_since IS NULL OR limit_key IS NOT NULL OR (state = 'stuck' AND signal IS NOT NULL));
+    ADD CHECK (parked_since IS NULL OR limit_key IS NOT NULL OR (state = 'stuck' AND (awaited).signal IS NOT NULL));
