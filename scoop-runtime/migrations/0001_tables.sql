@@ -65,9 +65,9 @@ CREATE INDEX message_event_run ON scoop.message_event (scoop.run_id(cooperation_
 CREATE UNIQUE INDEX one_per_message ON scoop.message_event (message_id, type)
     WHERE type IN ('EMITTED', 'ROLLBACK_EMITTED');
 
--- The events that each handler of a message has once.
+-- The events that each handler of a message has once, apart from that of its end: `ended_run` has one row for each run.
 CREATE UNIQUE INDEX one_per_handler ON scoop.message_event (message_id, coroutine_name, type)
-    WHERE type IN ('SEEN', 'COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK');
+    WHERE type IN ('SEEN', 'ROLLING_BACK');
 
 -- Cancellations are rare, and have to be found by their hierarchy. The ids of the hierarchy and of the run stand for the
 -- lineage, which an index could hold of up to some 160 levels.

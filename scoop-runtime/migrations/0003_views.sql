@@ -174,8 +174,9 @@ RETURN (
     LEFT JOIN LATERAL (
         SELECT e.created_at, e.context FROM scoop.message_event e
         WHERE r.rollback_requested AND r.epoch = r.unclaimed_epoch
-          AND e.type = 'COMMITTED' AND e.message_id = r.message_id AND e.coroutine_name = r.handler
-        OFFSET 0
+          AND scoop.run_id(e.cooperation_lineage) = r.id AND e.type::text = 'COMMITTED' AND e.coroutine_name = r.handler
+        ORDER BY e.created_at DESC
+        LIMIT 1
     ) done ON true
 );
 

@@ -165,7 +165,7 @@ recorded AS (
                             WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
                               AND own.created_at > bounds.after AND own.created_at < bounds.before
                               AND own.message_id = n.message_id AND own.coroutine_name = n.handler
-                              AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK')
+                              AND own.type::text NOT IN ('COMMITTED', 'ROLLING_BACK')
                             OFFSET 0
                         ) own
                         LIMIT $6::bigint
@@ -197,12 +197,21 @@ recorded AS (
                    AND seen.created_at < n.began_at
                  LIMIT 1)
               UNION ALL
+                -- its turn, and what comes before: its commit, if it had committed
                 (SELECT own.created_at, own.type, own.step, own.coroutine_identifier, own.child_failure_handler_iteration,
                         own.exception, own.wait, own.definition
-                 FROM scoop.message_event own
-                 WHERE own.message_id = n.message_id AND own.coroutine_name = n.handler
-                   AND own.type IN ('COMMITTED', 'ROLLING_BACK', 'ROLLED_BACK')
-                   AND scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+                 FROM scoop.message_event turn
+                 CROSS JOIN LATERAL (
+                     SELECT own.* FROM scoop.message_event own
+                     WHERE scoop.run_id(own.cooperation_lineage) = scoop.run_id(n.lineage)
+                       AND own.created_at <= turn.created_at
+                       AND own.message_id = n.message_id AND own.coroutine_name = n.handler
+                     ORDER BY own.created_at DESC
+                     LIMIT 2
+                 ) own
+                 WHERE turn.type = 'ROLLING_BACK' AND turn.message_id = n.message_id AND turn.coroutine_name = n.handler
+                   AND scoop.run_id(turn.cooperation_lineage) = scoop.run_id(n.lineage)
+                   AND own.type IN ('COMMITTED', 'ROLLING_BACK')
                    AND own.created_at > bounds.after AND own.created_at < bounds.before
                  OFFSET 0)
               UNION ALL

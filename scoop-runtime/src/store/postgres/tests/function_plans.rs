@@ -37,6 +37,11 @@ const HIERARCHIES: &str = "
     INSERT INTO scoop.execution (root, run, number, message_id, suspensions, began_at)
     SELECT md5('root' || n)::uuid, md5('run' || n)::uuid, 1, md5('anew' || n)::uuid, 1, now()
     FROM generate_series(1, 5000) n;
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT md5('root' || n)::uuid, md5('child run' || n)::uuid, md5('run' || n)::uuid,
+           ARRAY[md5('root' || n)::uuid, md5('run' || n)::uuid, md5('child run' || n)::uuid], md5('child' || n)::uuid, 'child', 'child',
+           'committed', now() + interval '5 us'
+    FROM generate_series(1, 5000) n;
     INSERT INTO scoop.run
         (root, id, parent, lineage, message_id, topic, handler, state, owner, epoch, rollback_failure, last_event_at)
     SELECT md5('root' || n)::uuid, md5(kind || n)::uuid,

@@ -184,11 +184,18 @@ const LAUNCHED_BEFORE: &str = "
     WITH launched AS (
         INSERT INTO scoop.message (id, topic, payload)
         SELECT id, 'two', '{}' FROM unnest($3::uuid[]) id
+    ),
+    ended AS (
+        INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, context, ended_at)
+        SELECT $1, run, $2, ARRAY[$1, $2, run], ($3::uuid[])[nth], 'two', handler, outcome::scoop.run_outcome, context::jsonb, now()
+        FROM (VALUES (1, 'first', 'committed', '{\"Own\": 1, \"Sum\": 2}'), (1, 'second', 'rolled_back', NULL),
+                     (2, 'second', 'committed', NULL)) AS e (nth, handler, outcome, context)
+        CROSS JOIN LATERAL (SELECT md5(($3::uuid[])[nth] || handler)::uuid AS run) runs
     )
     INSERT INTO scoop.message_event
         (message_id, type, coroutine_name, coroutine_identifier, cooperation_lineage, exception, context)
     SELECT ($3::uuid[])[nth], type::scoop.message_event_type, handler, 'w',
-           CASE WHEN handler IS NULL THEN ARRAY[$1] ELSE ARRAY[$1, $2, ($3::uuid[])[nth]] END, exception::jsonb, context::jsonb
+           CASE WHEN handler IS NULL THEN ARRAY[$1] ELSE ARRAY[$1, $2, md5(($3::uuid[])[nth] || handler)::uuid] END, exception::jsonb, context::jsonb
     FROM (VALUES (1, 'SEEN', 'first', NULL, NULL), (1, 'COMMITTED', 'first', NULL, '{\"Own\": 1, \"Sum\": 2}'),
                  (1, 'SEEN', 'second', NULL, NULL), (1, 'ROLLING_BACK', 'second', '{}', NULL),
                  (2, 'SEEN', 'second', NULL, NULL), (2, 'COMMITTED', 'second', NULL, NULL),
@@ -214,6 +221,10 @@ async fn left_by(pool: &PgPool, root: Uuid) -> Value {
                   ORDER BY e.created_at)
               FROM scoop.message_event e JOIN scoop.message m ON m.id = e.message_id
               WHERE cooperation_lineage[1] = $1),
+             (SELECT jsonb_agg(to_jsonb(e) - '{root,id,parent,lineage,message_id,queued_at,began_at,ended_at}'::text[]
+                  || jsonb_build_object('depth', cardinality(lineage), 'child', parent IS NOT NULL)
+                  ORDER BY cardinality(lineage), topic, handler, outcome, ended_at)
+              FROM scoop.ended_run e WHERE root = $1),
              (SELECT count(DISTINCT created_at) FROM scoop.message_event WHERE cooperation_lineage[1] = $1),
              (SELECT jsonb_agg(jsonb_build_array(handler_name, variable_name, value))
               FROM scoop.return_value WHERE cooperation_lineage[1] = $1))",

@@ -18,6 +18,11 @@ const LONG_RUN: &str = "
         (CASE WHEN n % 2 = 0 THEN 'SUSPENDED' END, 'saga', 0, NULL, interval '1 second')
     ) events (type, handler, m, child, after)
     WHERE type IS NOT NULL;
+    INSERT INTO scoop.ended_run (root, id, parent, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT md5('root')::uuid, md5('child' || n)::uuid, md5('run')::uuid,
+           ARRAY[md5('root')::uuid, md5('run')::uuid, md5('child' || n)::uuid], md5('message' || n)::uuid, 'asked', 'child',
+           'committed', '2020-01-01'::timestamptz + n * interval '1 minute' + interval '3 seconds'
+    FROM generate_series(1, 4000) n;
     INSERT INTO scoop.return_value (cooperation_lineage, handler_name, variable_name, value)
     SELECT ARRAY[md5('root')::uuid, md5('run')::uuid, md5('child4000')::uuid], 'child', name, '7'
     FROM (SELECT 'Output of step#' || n AS name FROM generate_series(1, 2000) n UNION ALL SELECT 'u32') names";
