@@ -269,7 +269,7 @@ described_run AS (
     GROUP BY w.nth
 )
 SELECT n.lineage, n.message_id, n.handler, m.topic,
-       r.state::text AS state, coalesce((r.tries).attempts, 0) AS attempts, coalesce((r.tries).retries, 0) AS retries, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
+       coalesce(CASE WHEN r.state <> 'ended' THEN r.state::text END, ended.outcome::text) AS state, coalesce((r.tries).attempts, 0) AS attempts, coalesce((r.tries).retries, 0) AS retries, left(r.reason, 10000) AS reason, r.rolling_back, r.giving_up, r.owner,
        NOT EXISTS (
            SELECT FROM scoop.worker w, unnest(w.topics, w.handlers) AS own (topic, handler)
            WHERE own.topic = r.topic AND own.handler = r.handler
@@ -292,18 +292,19 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        n.left_out, (SELECT is_so FROM more_emitted) AS more_emitted,
        (SELECT CASE WHEN isfinite(own.began_at) AND isfinite(own.queued_at)
                     THEN extract(epoch FROM own.began_at - own.queued_at)::float8 END
-        FROM (SELECT r.began_at, r.queued_at
-              UNION ALL
-              SELECT e.began_at, e.queued_at FROM scoop.ended_run e
-              WHERE e.root = n.lineage[1] AND e.id = scoop.run_id(n.lineage)) own
-        WHERE own.began_at IS NOT NULL
-        LIMIT 1) AS queued_seconds
+        FROM (SELECT coalesce(r.began_at, ended.began_at) AS began_at, coalesce(r.queued_at, ended.queued_at) AS queued_at) own
+       ) AS queued_seconds
 FROM described_run n
 -- one row at a time: the planner takes a tree for large if one run has most of the events, and would read all messages
 CROSS JOIN LATERAL (SELECT m.topic FROM scoop.message m WHERE m.id = n.message_id OFFSET 0) m
 LEFT JOIN LATERAL (
     SELECT r.* FROM scoop.run r WHERE r.root = n.lineage[1] AND r.id = scoop.run_id(n.lineage) OFFSET 0
 ) r ON true
+LEFT JOIN LATERAL (
+    SELECT e.outcome, e.began_at, e.queued_at FROM scoop.ended_run e
+    WHERE e.root = n.lineage[1] AND e.id = scoop.run_id(n.lineage)
+    OFFSET 0
+) ended ON true
 UNION ALL
 SELECT u.lineage, u.message_id, NULL, u.topic, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        -- a time outside the years 1 to 9999 is none

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 pub(crate) use self::assembly::{Extent, FAILURE_BYTES_MAX, LeftOut, TreeRows};
 pub use self::display::{TreeHints, TreeText};
-pub(crate) use self::row::{RunHead, RunRow, Stands};
+pub(crate) use self::row::{RunHead, RunRow, Standing, Stands};
 pub use self::timeline::{Bar, BarKind};
 use crate::store::Relaunches;
 use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};

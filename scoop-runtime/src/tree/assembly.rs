@@ -219,13 +219,13 @@ mod fuzz {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tree::RunHead;
+    use crate::tree::{RunHead, Standing, Stands};
 
     pub(super) fn row(ids: &[u128]) -> RunRow {
         let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
         RunRow::new(
             RunHead { lineage, message_id: Uuid::nil(), handler: "saga", topic: "topic" },
-            None,
+            Standing::Unfinished(Stands::default()),
             vec![],
             None,
         )

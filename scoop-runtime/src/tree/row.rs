@@ -20,6 +20,16 @@ pub(crate) enum RunRow {
     Unhandled(Lineage, UnhandledMessage),
 }
 
+/// What the row of a run says.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    Unfinished(Stands),
+    Committed,
+    RolledBack,
+    /// There is none, although the run has begun.
+    Missing,
+}
+
 /// The state of a run in the working set.
 #[derive(Debug, Default)]
 pub(crate) struct Stands {
@@ -53,13 +63,16 @@ impl RunRow {
     /// A run, read at `read_at` by the clock of the database.
     pub(crate) fn new(
         head: RunHead<'_>,
-        stands: Option<Stands>,
+        standing: Standing,
         mut events: Vec<RunEvent>,
         read_at: Option<SystemTime>,
     ) -> Self {
         tell_apart(&mut events);
-        let state = state_of(stands.as_ref(), &events, read_at);
-        let stands = stands.unwrap_or_default();
+        let state = state_of(&standing, &events, read_at);
+        let stands = match standing {
+            Standing::Unfinished(stands) => stands,
+            Standing::Committed | Standing::RolledBack | Standing::Missing => Stands::default(),
+        };
         let is_ready = matches!(
             state,
             RunState::Pending
@@ -253,35 +266,38 @@ fn is_wait(step: &str) -> bool {
     visible_step(step) != step
 }
 
-/// The state in the working set while the run is in it; otherwise the state after its last event.
-fn state_of(stands: Option<&Stands>, events: &[RunEvent], read_at: Option<SystemTime>) -> RunState {
-    let last = events.last();
-    let turned_back = events.iter().rev().find(|event| event.kind == EventKind::RollingBack);
-    let failure = |event: Option<&RunEvent>| {
-        let known = event.and_then(|event| event.failure.clone());
-        known.unwrap_or_else(no_failure)
+/// The state that its row says. The failures are those of its events.
+fn state_of(standing: &Standing, events: &[RunEvent], read_at: Option<SystemTime>) -> RunState {
+    let newest = |kind: EventKind| {
+        let event = events.iter().rev().find(|event| event.kind == kind);
+        event.and_then(|event| event.failure.clone()).unwrap_or_else(no_failure)
     };
-    let reason = || stands.and_then(|stands| stands.reason.clone()).unwrap_or_default();
-    let attempts = stands.map_or(0, |stands| stands.attempts);
-    let awaits = stands.is_some_and(|stands| stands.signal.is_some());
-    let sleeps =
-        stands.and_then(|stands| stands.ready_at).is_some_and(|at| read_at.is_some_and(|now| at > now));
-    match (stands.map(|stands| stands.state), last.map(|event| event.kind)) {
-        (Some(RowState::Stuck), _) => RunState::Stuck { reason: reason() },
-        (Some(RowState::Failed), _) => {
-            let failed = events.iter().rev().find(|event| event.kind == EventKind::RollbackFailed);
-            RunState::RollbackFailed(RollbackFailure::new(failure(failed), failure(turned_back)))
+    let stands = match standing {
+        Standing::Unfinished(stands) => stands,
+        Standing::Committed => return RunState::Committed,
+        Standing::RolledBack => return RunState::RolledBack(newest(EventKind::RollingBack)),
+        Standing::Missing => return RunState::Stuck { reason: MISSING.into() },
+    };
+    let reason = || stands.reason.clone().unwrap_or_default();
+    let sleeps = stands.ready_at.is_some_and(|at| read_at.is_some_and(|now| at > now));
+    match (stands.state, events.last().map(|event| event.kind)) {
+        (RowState::Stuck, _) => RunState::Stuck { reason: reason() },
+        (RowState::Failed, _) => RunState::RollbackFailed(RollbackFailure::new(
+            newest(EventKind::RollbackFailed),
+            newest(EventKind::RollingBack),
+        )),
+        (RowState::Waiting, _) => RunState::Waiting,
+        // One that has ended and is still in the working set has a row of its end.
+        (RowState::Running | RowState::Ended, _) => RunState::Running,
+        (RowState::Ready, _) if stands.attempts > 0 => {
+            RunState::Retrying { attempts: stands.attempts, reason: reason() }
         }
-        (Some(RowState::Waiting), _) => RunState::Waiting,
-        (Some(RowState::Running), _) => RunState::Running,
-        (Some(RowState::Ready), _) if attempts > 0 => RunState::Retrying { attempts, reason: reason() },
-        (_, None) => RunState::Pending,
-        (Some(RowState::Ready), _) if sleeps && awaits => RunState::AwaitingSignal,
-        (Some(RowState::Ready), Some(EventKind::Suspended)) if sleeps => RunState::Sleeping,
-        (Some(RowState::Ready), _) => RunState::Ready,
-        (_, Some(EventKind::Committed)) => RunState::Committed,
-        (_, Some(EventKind::RolledBack)) => RunState::RolledBack(failure(turned_back)),
-        // Not reached: one statement reads working set and events from one snapshot.
-        _ => RunState::Running,
+        (RowState::Ready, None) => RunState::Pending,
+        (RowState::Ready, _) if sleeps && stands.signal.is_some() => RunState::AwaitingSignal,
+        (RowState::Ready, Some(EventKind::Suspended)) if sleeps => RunState::Sleeping,
+        (RowState::Ready, _) => RunState::Ready,
     }
 }
+
+/// Why a run without a row does not go on.
+const MISSING: &str = "it has no row in `run` or in `ended_run`: somebody has deleted it";

@@ -13,7 +13,7 @@ use super::event_log::{Event, EventLog};
 use super::row::{RunOutcome, WorkingRow};
 use super::state::{Hierarchy, RecordedRow, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
-use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Standing, Stands, TreeRows};
 use crate::util::format::system_time;
 use crate::{Pause, RunEvent, RunState};
 
@@ -231,9 +231,10 @@ impl Hierarchy {
     fn begun_row(&self, run: BegunRun<'_>, now: OffsetDateTime) -> RunRow {
         let BegunRun { seen, start, events, left_out } = run;
         let former = start.and_then(|start| start.begins).map_or(0, |begun| begun.number);
-        let row = match self.rows.get(&seen.lineage.id()) {
-            Some(row) => to_public(row, events, now),
-            None => {
+        let ended = self.ended.get(&seen.lineage.id()).map(|ended| ended.outcome);
+        let row = match (self.rows.get(&seen.lineage.id()), ended) {
+            (Some(row), None) => to_public(row, events, now),
+            (_, ended) => {
                 let handler = seen.handler.as_deref().unwrap_or_default();
                 let topic = self.record.topic_of(seen.message);
                 let read_at = Some(system_time(now));
@@ -243,7 +244,12 @@ impl Hierarchy {
                     handler,
                     topic: &topic,
                 };
-                RunRow::new(head, None, events, read_at)
+                let standing = match ended {
+                    Some(RunOutcome::Committed) => Standing::Committed,
+                    Some(RunOutcome::RolledBack) => Standing::RolledBack,
+                    Some(RunOutcome::Dropped) | None => Standing::Missing,
+                };
+                RunRow::new(head, standing, events, read_at)
             }
         };
         row.after_executions(former.try_into().unwrap_or(0), start.map(|start| system_time(start.at)))
@@ -330,7 +336,7 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         handler: &row.handler,
         topic: &row.topic,
     };
-    RunRow::new(head, Some(stands), events, Some(system_time(now)))
+    RunRow::new(head, Standing::Unfinished(stands), events, Some(system_time(now)))
 }
 
 fn run_event(event: &Event, definitions: &[RecordedRow]) -> RunEvent {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::decode::{failed_attempts, lineage, row_state, time_if_any, unsigned};
 use super::pause::pauses;
 use crate::store::{RowState, readable};
-use crate::tree::{RunHead, RunRow, Stands};
+use crate::tree::{RunHead, RunRow, Standing, Stands};
 use crate::util::format;
 use crate::util::format::system_time;
 use crate::{CancellationRequest, RunEvent};
@@ -81,15 +81,17 @@ impl RunRow {
             Some(event.into_event()?.after_gap(follows_gap))
         });
         let events = events.collect();
-        let stands = match row.try_get("state")? {
-            Some(state) => Some(Stands::read(row, row_state(state)?)?),
-            None => None,
+        let standing = match row.try_get("state")? {
+            Some("committed") => Standing::Committed,
+            Some("rolled_back") => Standing::RolledBack,
+            Some(state) => Standing::Unfinished(Stands::read(row, row_state(state)?)?),
+            None => Standing::Missing,
         };
         let read_at = time(row, "read_at")?;
         let head = RunHead { lineage: lineage(row)?, message_id: message, handler, topic };
         let former: Option<i32> = row.try_get("execution")?;
         let queued: Option<f64> = row.try_get("queued_seconds")?;
-        let row = Self::new(head, stands, events, read_at)
+        let row = Self::new(head, standing, events, read_at)
             .after_executions(former.map_or(0, unsigned), time(row, "began_at")?)
             .without_events(left_out)
             .queued_for(queued.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));

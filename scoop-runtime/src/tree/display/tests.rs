@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::store::RowState;
-use crate::tree::{Extent, LeftOut, RunHead, RunRow, Stands, TreeRows};
+use crate::tree::{Extent, LeftOut, RunHead, RunRow, Standing, Stands, TreeRows};
 
 const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";
 
@@ -38,7 +38,13 @@ fn stands(state: RowState) -> Stands {
 fn row(ids: &[u128], saga: (&str, &str), stands: Option<Stands>, events: Vec<RunEvent>) -> RunRow {
     let (handler, topic) = saga;
     let head = RunHead { lineage: lineage(ids), message_id: Uuid::nil(), handler, topic };
-    RunRow::new(head, stands, events, Some(at(20_000)))
+    let standing = match (stands, events.last().map(|event| event.kind)) {
+        (Some(stands), _) => Standing::Unfinished(stands),
+        (None, Some(EventKind::Committed)) => Standing::Committed,
+        (None, Some(EventKind::RolledBack)) => Standing::RolledBack,
+        (None, last) => panic!("a run that is not in the working set has ended: {last:?}"),
+    };
+    RunRow::new(head, standing, events, Some(at(20_000)))
 }
 
 fn shown(rows: Vec<RunRow>) -> String {

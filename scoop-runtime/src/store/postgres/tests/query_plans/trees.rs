@@ -74,7 +74,10 @@ const LOOP: &str = "
     FROM generate_series(0, 30000) n
     CROSS JOIN LATERAL (VALUES (CASE n WHEN 0 THEN 'EMITTED' WHEN 1 THEN 'SEEN' WHEN 15000 THEN 'ROLLING_BACK'
                                 WHEN 30000 THEN 'ROLLED_BACK' ELSE 'SUSPENDED' END,
-        CASE WHEN n > 15000 THEN 'Rollback of turn[' || n || ',]' ELSE 'turn' END)) events (type, step)";
+        CASE WHEN n > 15000 THEN 'Rollback of turn[' || n || ',]' ELSE 'turn' END)) events (type, step);
+    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+    VALUES (md5('root')::uuid, md5('run')::uuid, ARRAY[md5('root')::uuid, md5('run')::uuid], md5('message')::uuid, 'loops', 'saga',
+            'rolled_back', '2020-01-01Z'::timestamptz + interval '30000 s')";
 
 #[tokio::test]
 async fn events_of_a_long_run_are_read_from_its_ends() {
