@@ -461,10 +461,10 @@ CREATE TYPE scoop.run_state AS ENUM (
     'failed'    -- its rollback failed: it rests until an operator decides about it
 );
 
--- Parts of a row of `run`, each null where there is nothing of it. Only whole values are assigned. A part is there if its first field is:
--- `IS NOT NULL` asks whether all of its fields are.
+-- Parts of a row of `run`, each null where there is nothing of it. Only whole values are assigned. Whether a part is there, one of its
+-- fields says: `IS NOT NULL` asks whether all of them are there.
 
--- How a run went on with its newest SUSPENDED.
+-- How a run went on with its newest SUSPENDED; of a failed run, only how often it had handled the failures of children.
 CREATE TYPE scoop.suspended AS (jump text, definition int, iteration int, handler_iteration int);
 
 -- The failed attempts of a run since its last event. The first two counts are those of its last step and definition.
@@ -598,8 +598,8 @@ RETURN CASE state WHEN 'ready' THEN CASE WHEN (tries).doubts >= 2 THEN 'suspect'
 -- The priority is computed, so no statement that writes a context has to write it, too.
 CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, scoop.priority_of(context), ready_at)
     WHERE state = 'ready';
--- Usually empty. A claim finds here whether it has to read more than one level of each queue, and an operator the runs that rest, by
--- time. One index for all that is rare, since each statement that writes a run prepares the conditions of all indexes.
+-- Few runs, unless many have a priority. A claim finds here whether it has to read more than one level of each queue, and an operator the
+-- runs that rest, by time. One index for all that is rare, since each statement that writes a run prepares the conditions of all indexes.
 CREATE INDEX run_rare ON scoop.run (scoop.rare_kind(state, tries, context), ready_at, id)
     WHERE scoop.rare_kind(state, tries, context) IS NOT NULL OR reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;

@@ -5,12 +5,12 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- 0002_pauses        paused: what each pause covers; pauses_of: those of a run; trim_ended_pauses: deletion of old ended ones
 -- 0003_views         runs: unfinished runs, for people; unfinished_run: as programs list and explain them, with the phase of each;
 --                    queues, reached limits; failed_below: failed runs that come before a failed one
--- 0004_runs          is_gone: whether the session of a worker has ended; tried, has_to_give_up, can_give_up,
+-- 0004_runs          is_gone: whether the session of a worker has ended; is_in_run, tried, has_to_give_up, can_give_up,
 --                    wakes_at, queue_time: parts of statements
 -- 0005_settle        settle: what follows from a move of a run; failed_children: failures for a parent
 -- 0006_failures      is_readable, bytes_of, shown_bytes, shown_failure: failures as programs read them; send_failed: messages
 --                    about failures
--- 0007_launches      launch: messages with the runs of their handlers; send_signal: signals
+-- 0007_launches      launch, relaunch: messages with the runs of their handlers; send_signal: signals
 -- 0008_queue_limits  lease_places: places in queues with a limit; waiting_runs: the length of a queue
 -- 0009_retention     prune: deletion of a finished hierarchy; retention_next: which ones are next; prune_signals, prune_keys
 -- 0010_version       schema_version

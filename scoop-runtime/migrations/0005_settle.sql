@@ -7,7 +7,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- Applies a settlement to its run, if that still has the epoch of the move, and raises the epoch; otherwise does
 -- nothing. So a run that another worker took over is unchanged, and a settlement that is sent twice is applied once. A
 -- move other than a failure is not applied either if the run has to give up by now.
--- Locks: the row of the run, then those of its failed children.
+-- Locks: the row of the run, then those of its failed children, and the ends of the children that are undone.
 -- `worker` is its identifier in events. `claim` is what `scoop_run.claim` must be in this
 -- transaction: null outside the transaction of a step. The advisory locks of the session of a step end here.
 CREATE FUNCTION scoop.settle(settlement jsonb, worker text, claim text)

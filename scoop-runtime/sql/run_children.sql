@@ -2,7 +2,7 @@
 -- step or in its newest execution? One row for each handler, whether or not it has begun.
 -- The last step began after the SUSPENDED before its own. Child failure handlers, waits and cleanups belong to the
 -- step before them. In a rollback, messages whose rollback was requested count as launched.
--- A reply counts only if its run has committed and has not begun to roll back since.
+-- A reply counts only if its run has committed, and no rollback of it was requested since.
 -- Locks: nothing.
 -- $1 the messages, or null for those of a run, $2 its id, $3 its handler, $4 only its last step, $5 the steps that
 -- only wait or clean up, $6 the topic or null for any, $7 whether to return replies, in place of the payloads, $8 when

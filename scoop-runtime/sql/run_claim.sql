@@ -7,7 +7,7 @@
 -- reaper that frees the runs of this worker sees this claim. A worker without a row claims nothing. Claimed runs leave
 -- dead entries at the beginning of the index until it is vacuumed, so a queue is read from the known position. Runs of transactions
 -- that have ended since may be older: if there are any, all queues are read from the earliest time of these. Levels of priority other
--- than normal are read only if any due run has one, which is looked for from their earliest position on.
+-- than normal are read only for a suspect, and if any other due run has one, which is looked for from their earliest position on.
 -- Each row says what the claim has seen, too, for the positions of the next one: its time, its snapshot, its id, and since when the first run
 -- that it has left in each queue is ready. So a claim that takes no run returns a row, unless it was by an outdated topology.
 -- $1 worker, $2 its identifier in events, $3 topics and $4 handlers (pairs), $5 how many, $6 an object: how many runs
@@ -32,7 +32,7 @@ queue AS MATERIALIZED (
         WITH ORDINALITY AS own (topic, handler, reached, lane, reached_high, reached_low, nth)
     CROSS JOIN LATERAL (
         SELECT r.ctid, level.priority, r.ready_at, min(r.ready_at) OVER queue AS since, row_number() OVER queue AS place
-        FROM unnest(CASE WHEN EXISTS (
+        FROM unnest(CASE WHEN $11::uuid[] IS NOT NULL OR EXISTS (
                                SELECT FROM scoop.run r
                                WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'prioritized'
                                  AND r.ready_at >= least(

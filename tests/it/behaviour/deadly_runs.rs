@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use scoop::Priority;
+
 use super::*;
 use crate::support::{Database, Gate, eventually, in_a_process_that_dies};
 
@@ -153,6 +155,24 @@ async fn suspects_follow_each_other_without_a_pause() -> Result<()> {
         WHERE interval < '100 ms'";
     let fast = db.number(fast).await;
     assert!(fast >= i64::try_from(SUSPECTS / 10)?, "{fast} intervals are shorter than 100 ms");
+    scoop.shutdown().await.map_err(Into::into)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn suspects_of_each_priority_are_executed() -> Result<()> {
+    let (db, gate) = (Database::new().await, Gate::default());
+    start(db.scoop(), &gate).await?.shutdown().await?;
+    let client = db.scoop().client().await?;
+    let mut launched = vec![];
+    for priority in [Priority::High, Priority::Low, Priority::Normal] {
+        launched.push(client.launch(Root).priority(priority).await?);
+    }
+    db.execute(SUSPECT).await;
+    gate.open(3);
+    let scoop = start(db.scoop(), &gate).await?;
+    for run in launched {
+        assert_eq!(run.ends().await?, Outcome::Committed);
+    }
     scoop.shutdown().await.map_err(Into::into)
 }
 

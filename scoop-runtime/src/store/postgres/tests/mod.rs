@@ -798,6 +798,19 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     done(pool).await;
 }
 
+/// Each claim and settlement writes such a row, and prepares the conditions of all indexes.
+#[tokio::test]
+async fn rows_of_unfinished_runs_have_few_columns_and_indexes() {
+    let pool = database("narrow").await;
+    migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
+    let counted = "SELECT (SELECT count(*) FROM pg_attribute
+                           WHERE attrelid = 'scoop.run'::regclass AND attnum > 0 AND NOT attisdropped),
+                          (SELECT count(*) FROM pg_index WHERE indrelid = 'scoop.run'::regclass)";
+    let (columns, indexes): (i64, i64) = sqlx::query_as(counted).fetch_one(&pool).await.unwrap();
+    assert!(columns <= 38 && indexes <= 8, "{columns} columns, {indexes} indexes");
+    done(pool).await;
+}
+
 #[test]
 fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
     let views = include_str!("../../../../migrations/0003_views.sql");

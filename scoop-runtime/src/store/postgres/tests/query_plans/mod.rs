@@ -31,7 +31,9 @@ use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 99] = [
+const HOT: [&str; 102] = [
+    "run_retry_stuck",
+    "run_unreserve",
     "run_claim",
     "limit_lock",
     "limit_follow",
@@ -128,6 +130,7 @@ const HOT: [&str; 99] = [
     "run_tree",
     "request_list",
     "intervention_of_runs",
+    "relaunch_list",
     "rollback_check",
     "redeliver_find",
     "redeliver",
@@ -152,7 +155,7 @@ const WALKS: [&str; 13] = [
 ];
 
 /// The tables that grow.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "on run",
     "on ended_run",
     "on message",
@@ -165,6 +168,7 @@ const TABLES: [&str; 12] = [
     "on entity_event",
     "on kept_hierarchy",
     "on intervention",
+    "on relaunch",
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
@@ -205,6 +209,9 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
         "handler_list_abandoned" => ("bigint", "100"),
+        "relaunch_list" => ("uuid", "gen_random_uuid()"),
+        "run_retry_stuck" => ("text[], int", "'{}', 12"),
+        "run_unreserve" => ("text[]", "'{}'"),
         "run_mark_overdue" | "run_list_overdue" => ("bigint", "1"),
         "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
