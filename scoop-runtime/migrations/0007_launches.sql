@@ -135,6 +135,11 @@ BEGIN
         -- Waits for a redelivery of the message, which sees a relaunch that is committed.
         PERFORM FROM scoop.message m WHERE m.id = first.id FOR KEY SHARE;
     END IF;
+    -- whether one of its runs has committed is unknown if the row is gone
+    PERFORM FROM scoop.message_event seen
+    LEFT JOIN scoop.ended_run r ON r.root = hierarchy AND r.id = scoop.run_id(seen.cooperation_lineage)
+    WHERE seen.type = 'SEEN' AND seen.message_id = first.id
+      AND CASE WHEN r.id IS NULL THEN NOT scoop.is_in_run(hierarchy, scoop.run_id(seen.cooperation_lineage)) END;
     SELECT r.root INTO relaunched
     FROM scoop.relaunch r
     -- an attempt without an answer may have been made

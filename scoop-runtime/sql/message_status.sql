@@ -24,5 +24,6 @@ LEFT JOIN LATERAL (
         LIMIT 1
     ) stands ON true
     WHERE NOT standing.in_progress AND seen.type = 'SEEN' AND seen.message_id = $2
+      AND (stands.type IS NOT NULL OR scoop.is_in_run($1, scoop.run_id(seen.cooperation_lineage)))
     ORDER BY seen.created_at
 ) outcome ON true

@@ -29,8 +29,9 @@ related AS MATERIALIZED (
 SELECT (SELECT count(*) FROM handled) AS handled,
        (SELECT count(*) FROM handled h
         CROSS JOIN LATERAL (
-            SELECT FROM scoop.ended_run e
-            WHERE e.root = $1 AND e.id = scoop.run_id(h.lineage) AND e.outcome = 'committed'
+            SELECT FROM (SELECT) AS always
+            LEFT JOIN scoop.ended_run e ON e.root = $1 AND e.id = scoop.run_id(h.lineage)
+            WHERE CASE WHEN e.id IS NULL THEN NOT scoop.is_in_run($1, scoop.run_id(h.lineage)) ELSE e.outcome = 'committed' END
             OFFSET 0
         ) ended) AS committed,
        EXISTS (SELECT FROM scoop.message_event e WHERE e.type = 'ROLLBACK_EMITTED' AND e.message_id = $2)

@@ -9,7 +9,7 @@
 -- in seconds, $8 the longest, $9 how many attempts may end so before the next event of the run,
 -- $10 the reason, $11 the reason of a run that is stuck
 WITH lost AS MATERIALIZED (
-    SELECT r.root, r.id, least(coalesce((r.tries).doubts, 0), 1000) + 1 AS doubts
+    SELECT r.root, r.id, least(greatest((r.tries).doubts, 0), 1000) + 1 AS doubts
     FROM scoop.run r
     WHERE coalesce(r.owner, '00000000-0000-0000-0000-000000000000') = ANY ($1) AND r.state = 'running'
       AND r.id <> ALL ($2)

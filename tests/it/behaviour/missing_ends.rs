@@ -1,4 +1,4 @@
-//! The row of a child's end is gone: its parent gets stuck and names it, and goes on when the row is back.
+//! The row of the end of a run is gone. Its parent gets stuck and names it, and goes on when the row is back; clients get an error.
 
 use uuid::Uuid;
 
@@ -79,5 +79,27 @@ async fn rollback_of_a_child_whose_end_is_missing_waits_for_an_operator() -> Res
 #[tokio::test(flavor = "multi_thread")]
 async fn step_that_asks_for_a_child_whose_end_is_missing_waits_for_an_operator() -> Result<()> {
     assert_eq!(end_with_a_missing_row(true).await?, Outcome::Committed);
+    Ok(())
+}
+
+/// The message of a client.
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_and_requests_about_a_hierarchy_whose_end_is_missing_fail() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Undone>().start().await?;
+    let root = scoop.launch(Child).await?;
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    db.execute("DELETE FROM scoop.ended_run").await;
+    let answers = [
+        scoop.find(root.id()).await?.wait().await.map(drop),
+        scoop.relaunch(root.id(), "again").await.map(drop),
+        scoop.rollback(root.id(), "wrong").await.map(drop),
+    ];
+    for answer in answers {
+        let why = format!("{:?}", answer.expect_err("nobody knows what became of it"));
+        assert!(why.contains("has begun, and has no row in run or in ended_run"), "{why}");
+    }
+    assert!(root.tree().await?.to_string().contains("somebody has deleted it"));
+    scoop.shutdown().await?;
     Ok(())
 }
