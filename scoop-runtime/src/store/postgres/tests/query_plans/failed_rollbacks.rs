@@ -169,6 +169,10 @@ const HANDLED_BY_MANY: &str = "
     FROM generate_series(1, {of}) n
     CROSS JOIN (VALUES ('ended', 'SEEN'), ('held', 'SEEN'), ('held', 'ROLLING_BACK'), ('held', 'ROLLBACK_FAILED'))
         events (message, type);
+    INSERT INTO scoop.ended_run (root, id, lineage, message_id, topic, handler, outcome, ended_at)
+    SELECT md5('{of}')::uuid, run, ARRAY[md5('{of}')::uuid, run], md5('{of} ended')::uuid, 'many', 'many' || n, 'committed', now()
+    FROM generate_series(1, {of}) n
+    CROSS JOIN LATERAL (SELECT md5('{of} ended' || n)::uuid AS run) ids;
     INSERT INTO scoop.run
         (root, id, lineage, message_id, topic, handler, state, rolling_back, failure, rollback_failure, step, last_event_at)
     SELECT md5('{of}')::uuid, run, ARRAY[md5('{of}')::uuid, run], md5('{of} ' || message)::uuid, 'many', 'many' || n,

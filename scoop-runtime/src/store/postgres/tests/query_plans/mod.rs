@@ -31,9 +31,8 @@ use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 102] = [
+const HOT: [&str; 101] = [
     "run_retry_stuck",
-    "run_unreserve",
     "run_claim",
     "limit_lock",
     "limit_follow",
@@ -211,7 +210,6 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "handler_list_abandoned" => ("bigint", "100"),
         "relaunch_list" => ("uuid", "gen_random_uuid()"),
         "run_retry_stuck" => ("text[], int", "'{}', 12"),
-        "run_unreserve" => ("text[]", "'{}'"),
         "run_mark_overdue" | "run_list_overdue" => ("bigint", "1"),
         "run_give_up_reasons" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),
         "run_children" => (
