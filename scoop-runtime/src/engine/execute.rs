@@ -216,7 +216,7 @@ async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InF
     let pause = pause.as_secs_f64();
     let after = Release {
         granted: !is_infrastructure,
-        definition: engine.topology.number_of(&execution.saga.definition.saga),
+        definition: engine.topology.known_number_of(&execution.saga.definition.saga),
         former_attempts: match execution.former_attempts.counts {
             true => FormerAttempts::OfSameStep,
             false => FormerAttempts::OfOtherStep,

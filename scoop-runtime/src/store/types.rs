@@ -210,8 +210,8 @@ pub(crate) struct Release {
     pub(crate) reason: Option<String>,
     /// Whether the attempt counts as a retry that the step is granted.
     pub(crate) granted: bool,
-    /// The definition of the program.
-    pub(crate) definition: i32,
+    /// The definition of the program; `None` if it does not have the saga.
+    pub(crate) definition: Option<i32>,
     pub(crate) former_attempts: FormerAttempts,
 }
 
@@ -223,7 +223,7 @@ impl Release {
             pause_seconds: 0.0,
             reason: None,
             granted: false,
-            definition: 0,
+            definition: None,
             former_attempts: FormerAttempts::OfSameStep,
         }
     }

@@ -124,9 +124,15 @@ impl TopologyCache {
         lock(&self.known).clone()
     }
 
-    /// The number of the definition of a saga of this program.
+    /// The number of the definition of a saga of this program. None for the saga of a pending run that ends here since no living program
+    /// has it.
+    pub(super) fn known_number_of(&self, saga: &str) -> Option<i32> {
+        lock(&self.known).own.get(saga).copied()
+    }
+
+    /// As [`Self::known_number_of`], with 0 for no number.
     pub(super) fn number_of(&self, saga: &str) -> i32 {
-        lock(&self.known).own.get(saga).copied().unwrap_or_default()
+        self.known_number_of(saga).unwrap_or_default()
     }
 
     /// The registration of this worker.

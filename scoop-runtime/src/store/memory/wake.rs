@@ -182,7 +182,7 @@ impl State {
                 row.doubts = 0;
             }
             if reason.is_some() {
-                row.tried(Some(*definition), Some(*former_attempts));
+                row.tried(*definition, Some(*former_attempts));
                 row.attempts += i32::from(!granted);
                 row.retries += i32::from(*granted);
             }
