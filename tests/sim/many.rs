@@ -34,6 +34,7 @@ const TWICE: u64 = 50;
 ///   with its parent.
 /// * 1007347: a run awaiting an operator took note of the end of a descendant, so that no operator could repair
 ///   it any more.
+/// * 1016657 and 1023684: a failed attempt to end a pending run counted under definition 0, since the program lacked its saga.
 /// * 1018429: the iteration of a run was not always in the working set during its rollback.
 /// * 50020115, 50073840: a run with a second rollback request was given another reason than the recorded one.
 /// * 90000979, 90012504, 90048832: a rebuild brought back the descendants of a run that awaited an operator or
@@ -45,7 +46,7 @@ const TWICE: u64 = 50;
 ///   the current definition.
 /// * 1000000010023: the same for a worker that notified others before it had read their definitions.
 /// * 1000000010438: a rollback was stuck, since the program that it needed had refused an earlier part.
-const REGRESSIONS: [u64; 29] = [
+const REGRESSIONS: [u64; 31] = [
     41,
     368,
     394,
@@ -54,7 +55,9 @@ const REGRESSIONS: [u64; 29] = [
     1_000_469,
     1_001_335,
     1_007_347,
+    1_016_657,
     1_018_429,
+    1_023_684,
     1_041_199,
     1_064_225,
     1_078_419,
