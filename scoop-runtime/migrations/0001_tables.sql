@@ -591,7 +591,7 @@ RETURN CASE context ->> ('scoop' || '.priority')  -- in two parts: programs put 
 -- priority has the normal one. The planner replaces the call by its text.
 CREATE FUNCTION scoop.rare_kind(state scoop.run_state, tries scoop.tries, context jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE state WHEN 'ready' THEN CASE WHEN (tries).doubts >= 2 THEN 'suspect'
+RETURN CASE state WHEN 'ready' THEN CASE WHEN scoop.is_suspect(tries) THEN 'suspect'
                                          WHEN context ? ('scoop' || '.priority') THEN 'prioritized' END
                   WHEN 'stuck' THEN 'stuck' WHEN 'failed' THEN 'failed' END;
 

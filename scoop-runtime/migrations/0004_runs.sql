@@ -32,8 +32,8 @@ RETURN (
     )) AS v (same, former)
 );
 
--- True for a run that has begun, and is not in `ended_run`: then it is in `run`. Fails if it is not: somebody has deleted its row, so that
--- nobody knows whether it has to be undone.
+-- Returns true if a run is in `run`, and fails otherwise. For a run that has begun and is not in `ended_run`: if `run` does not have it
+-- either, its row was deleted, and its outcome is unknown.
 CREATE FUNCTION scoop.is_in_run(of_root uuid, run uuid) RETURNS boolean LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
