@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
-use syn::{Ident, LitStr, Meta, ReceiverKind, ReturnType, Safety, Signature, Type, parse_quote};
+use syn::{Ident, LitStr, Meta, PatType, ReceiverKind, ReturnType, Safety, Signature, Type, parse_quote};
 
 use crate::duration;
 use crate::entity::own_type;
@@ -54,6 +54,7 @@ struct Decide {
     accepted: Type,
     rejected: Type,
     takes_fetched: bool,
+    takes_id: bool,
 }
 
 /// The user's block without our attributes, with the command or all its mistakes.
@@ -127,7 +128,7 @@ fn implementation(
 ) -> TokenStream {
     let Names { name, was } = names;
     let Functions { key: key_place, authorizes, fetch, undo, .. } = functions;
-    let Decide { name: decide, accepted, rejected, takes_fetched } = decide;
+    let Decide { name: decide, accepted, rejected, takes_fetched, takes_id } = decide;
     let undone = undo.as_ref().map_or(accepted, |undo| &undo.undone);
     let fetches = fetch.is_some();
     let unit: Type = parse_quote!(());
@@ -148,6 +149,7 @@ fn implementation(
         }
     });
     let takes = takes_fetched.then(|| quote!(, fetched));
+    let takes_id = takes_id.then(|| quote!(, id));
     let undo = undo.as_ref().map(|Undo { name, .. }| {
         let call = quote_spanned!(name.span()=> Self::#name(self, entity, event));
         quote! {
@@ -157,7 +159,7 @@ fn implementation(
         }
     });
     // The compiler reports types that do not fit at these functions of the user.
-    let decided = quote_spanned!(decide.span()=> Self::#decide(self, entity #takes));
+    let decided = quote_spanned!(decide.span()=> Self::#decide(self, entity #takes #takes_id));
     let key_of = quote_spanned!(*key_place=> Self::key(self));
     let key = quote_spanned!(Span::call_site()=> <#entity as ::scoop::Entity>::Key);
     quote! {
@@ -197,6 +199,7 @@ fn implementation(
                 &self,
                 entity: &#entity,
                 fetched: &#fetched,
+                id: ::scoop::__private::Uuid,
             ) -> ::scoop::Decision<#accepted, #rejected> {
                 #decided
             }
@@ -338,10 +341,14 @@ fn pure(sig: &Signature, write: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks the number of parameters without a scope, and that they are references.
-fn parameters(sig: &Signature, counts: &[usize], write: &str, errors: &mut Errors) -> usize {
-    let parameters: Vec<_> = typed(sig).filter(|it| !is_named(behind_reference(&it.ty), "Scope")).collect();
-    for parameter in &parameters {
+/// The parameters without a scope.
+fn values(sig: &Signature) -> Vec<&PatType> {
+    typed(sig).filter(|it| !is_named(behind_reference(&it.ty), "Scope")).collect()
+}
+
+/// Checks the number of these parameters, and that they are references.
+fn parameters(sig: &Signature, parameters: &[&PatType], counts: &[usize], write: &str, errors: &mut Errors) {
+    for parameter in parameters {
         if referenced(&parameter.ty).is_none() {
             errors.at(&parameter.ty, format!("values are passed by reference; write `{write}`"));
         }
@@ -351,14 +358,13 @@ fn parameters(sig: &Signature, counts: &[usize], write: &str, errors: &mut Error
         let at: &dyn ToTokens = last.map_or(&sig.ident, |last| *last);
         errors.at(at, format!("`{}` takes other parameters; write `{write}`", sig.ident));
     }
-    parameters.len()
 }
 
 /// Returns the place of what it returns.
 fn key(sig: &Signature, errors: &mut Errors) -> Span {
     let write = "fn key(&self) -> YourKey";
     pure(sig, write, errors);
-    parameters(sig, &[0], write, errors);
+    parameters(sig, &values(sig), &[0], write, errors);
     match &sig.output {
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => {
@@ -371,9 +377,9 @@ fn key(sig: &Signature, errors: &mut Errors) -> Span {
 fn authorize(sig: &Signature, errors: &mut Errors) {
     let write = "fn authorize(&self, caller: &Caller) -> Result<()>";
     pure(sig, write, errors);
-    parameters(sig, &[1], write, errors);
-    let caller = typed(sig).find(|it| !is_named(behind_reference(&it.ty), "Scope"));
-    if let Some(other) = caller.filter(|it| !is_named(behind_reference(&it.ty), "Caller")) {
+    let given = values(sig);
+    parameters(sig, &given, &[1], write, errors);
+    if let Some(other) = given.first().filter(|it| !is_named(behind_reference(&it.ty), "Caller")) {
         errors.at(&other.ty, format!("`authorize` takes the caller; write `{write}`"));
     }
     let returned = match &sig.output {
@@ -439,7 +445,9 @@ fn decide(sig: &Signature, fetches: bool, errors: &mut Errors) -> Option<Decide>
         false => "fn decide(&self, entity: &YourEntity) -> Decision<YourEvent, ()>",
     };
     pure(sig, write, errors);
-    let given = parameters(sig, if fetches { &[1, 2] } else { &[1] }, write, errors);
+    let mut given = values(sig);
+    let id = given.pop_if(|last| is_named(&last.ty, "Uuid"));
+    parameters(sig, &given, if fetches { &[1, 2] } else { &[1] }, write, errors);
     let returned = match &sig.output {
         ReturnType::Type(_, ty) => Some(&**ty),
         ReturnType::Default => None,
@@ -452,13 +460,14 @@ fn decide(sig: &Signature, fetches: bool, errors: &mut Errors) -> Option<Decide>
         return None;
     };
     let rejected = types.next().cloned().unwrap_or_else(|| parse_quote!(()));
-    Some(Decide { name: sig.ident.clone(), accepted, rejected, takes_fetched: given == 2 })
+    let (takes_fetched, takes_id) = (given.len() == 2, id.is_some());
+    Some(Decide { name: sig.ident.clone(), accepted, rejected, takes_fetched, takes_id })
 }
 
 fn undo(sig: &Signature, errors: &mut Errors) -> Option<Undo> {
     let write = "fn undo(&self, entity: &YourEntity, event: &YourEvent) -> Option<OtherEvent>";
     pure(sig, write, errors);
-    parameters(sig, &[2], write, errors);
+    parameters(sig, &values(sig), &[2], write, errors);
     let returned = match &sig.output {
         ReturnType::Type(_, ty) => optional(ty),
         ReturnType::Default => None,

@@ -1,7 +1,7 @@
 //! Commands about few entities, their emitters, and the processes that decide them in batches.
 //!
-//! It is the model that seed 002 has in PlusCal, of commands that take units from a stock, for the design that is built
-//! here (`engine/decisions.rs`, `entity_lock.sql`, `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
+//! The commands take units from a stock, by the design of the engine (`engine/decisions.rs`, `entity_lock.sql`,
+//! `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
 //! A transaction locks the rows of its entities, which are those of its first snapshot, makes the missing ones, decides,
 //! locks the row of each run and compares its epoch, and commits or rolls back. It exists in the server independently of
 //! its process: after a death or on a lost connection it is committed, if the commit was sent, or it is rolled back.

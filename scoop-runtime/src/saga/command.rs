@@ -10,6 +10,7 @@ use scoop_core::{
     Rejection, Result, Stored,
 };
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::children::reply_name;
 use super::sql_entity::{Erased, Table};
@@ -94,11 +95,13 @@ pub trait Command: Message<Reply = Decision<Self::Accepted, Self::Rejected>> {
         None
     }
 
-    /// Decides, as a function of these values alone.
+    /// Decides, as a function of these values alone. `id` is that of the command: of its hierarchy, or of its message if a
+    /// step launched it.
     fn decide(
         &self,
         entity: &Self::Entity,
         fetched: &Self::Fetched,
+        id: Uuid,
     ) -> Decision<Self::Accepted, Self::Rejected>;
 
     /// The event that undoes an accepted command in a rollback, if one is needed.
@@ -187,6 +190,9 @@ pub(crate) type KeyInTable = fn(&dyn Any) -> Box<Erased>;
 /// [`Command::authorize`], with the type of the command erased.
 pub(crate) type Authorize = fn(&dyn Any, &Caller) -> Result<()>;
 
+/// [`Command::decide`], with the types of the command, its entity and the value of `fetch` erased.
+pub(crate) type Decide = fn(&dyn Any, &dyn Any, Option<&Value>, Uuid) -> Outcome<ErasedDecision>;
+
 /// The functions of a command, with its types erased.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
@@ -197,7 +203,7 @@ pub struct CommandFunctions {
     pub(crate) table: Option<(Table, KeyInTable)>,
     /// [`Command::authorize`], if the command has it.
     pub(crate) authorize: Option<Authorize>,
-    pub(crate) decide: fn(&dyn Any, &dyn Any, Option<&Value>) -> Outcome<ErasedDecision>,
+    pub(crate) decide: Decide,
     pub(crate) undo: fn(&dyn Any, &dyn Any, &Value) -> Outcome<Option<ErasedDecision>>,
 }
 
@@ -242,10 +248,10 @@ impl CommandFunctions {
             }),
             authorize: C::AUTHORIZES
                 .then_some(|message, caller| Command::authorize(command::<C>(message), caller)),
-            decide: |message, state, fetched| {
+            decide: |message, state, fetched, id| {
                 let fetched = C::Fetched::read_stored(fetched.unwrap_or(&Value::Null));
                 let fetched = fetched.map_err(Undecidable::Unreadable)?;
-                let decision = Command::decide(command::<C>(message), entity::<C>(state), &fetched);
+                let decision = Command::decide(command::<C>(message), entity::<C>(state), &fetched, id);
                 decided::<C>(decision).map_err(Undecidable::Unwritable)
             },
             undo: |message, state, recorded| {

@@ -13,6 +13,7 @@ pub use scoop_core::{
 };
 use scoop_core::{Json, Stored, is_signal_wait};
 use serde_json::Value;
+pub use uuid::Uuid;
 
 use crate::Scope;
 pub use crate::saga::failed::{FilteredMessage, failed_topic, filtered};

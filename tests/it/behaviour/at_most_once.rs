@@ -1,4 +1,4 @@
-//! Steps that run at most once (seed 004, rows 004-01 and 004-02).
+//! Steps that run at most once.
 
 use scoop::Interrupted;
 

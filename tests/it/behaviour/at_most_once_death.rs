@@ -1,4 +1,4 @@
-//! A step that runs at most once, in which the process died (seed 004, row 004-02).
+//! A step that runs at most once, in which the process died.
 
 use scoop::Interrupted;
 

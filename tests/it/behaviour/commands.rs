@@ -1,4 +1,4 @@
-//! Commands and entities: decisions, their order, failures, and what clients see (seed 002).
+//! Commands and entities: decisions, their order, failures, and what clients see.
 
 use scoop::{CommandState, Decider, NoResult};
 

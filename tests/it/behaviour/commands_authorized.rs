@@ -1,4 +1,4 @@
-//! Commands with `authorize`: who may send them, and what a refused command leaves (seed 002).
+//! Commands with `authorize`: who may send them, and what a refused command leaves.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

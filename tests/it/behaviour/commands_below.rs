@@ -1,4 +1,4 @@
-//! Commands as children of sagas: their replies, their rollback, and information from outside (seed 002).
+//! Commands as children of sagas: their replies, their rollback, and information from outside.
 
 use scoop::Decider;
 

@@ -1,5 +1,4 @@
-//! Decisions about one row by plain steps, with a race and without one, and by commands; and what each way costs
-//! (seed 002).
+//! Decisions about one row by plain steps, with a race and without one, and by commands; and what each way costs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! The record of a command: what is stored before and with its decision, and how its state is looked up (seed 002).
+//! The record of a command: what is stored before and with its decision, and how its state is looked up.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -33,11 +33,10 @@ struct Weighed {
     command: Uuid,
 }
 
-/// The information from outside: the weight, and the id of the command that asked for it.
+/// The information from outside.
 #[derive(Serialize, Deserialize)]
 struct Weight {
     grams: i64,
-    command: Uuid,
 }
 
 /// What the scale shows. Each look at it changes that.
@@ -54,15 +53,14 @@ impl Weigh {
         self.scale
     }
 
-    async fn fetch(&self, scope: &mut Scope<'_>) -> Result<Weight> {
-        let command = scope.lineage().root_id();
-        Ok(Weight { grams: SHOWN.fetch_add(1, Ordering::SeqCst), command })
+    async fn fetch(&self, _: &mut Scope<'_>) -> Result<Weight> {
+        Ok(Weight { grams: SHOWN.fetch_add(1, Ordering::SeqCst) })
     }
 
-    fn decide(&self, _: &Scale, weight: &Weight) -> Decision<Weighed> {
+    fn decide(&self, _: &Scale, weight: &Weight, id: Uuid) -> Decision<Weighed> {
         match weight.grams {
             ..0 => Decision::Rejected(()),
-            grams => Decision::Accepted(Weighed { grams, command: weight.command }),
+            grams => Decision::Accepted(Weighed { grams, command: id }),
         }
     }
 }
@@ -88,7 +86,7 @@ async fn locked(db: &Database) -> Result<sqlx::Transaction<'static, sqlx::Postgr
 const FETCHED: &str = "SELECT count(*) FROM scoop.return_value WHERE variable_name LIKE 'Output of fetch%'";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fetched_data_is_recorded_with_the_id_of_the_command_before_the_decision() -> Result<()> {
+async fn fetched_data_is_recorded_before_the_decision_which_gets_the_id_of_the_command() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     gate.open(1);
     let scoop = start(&db, &gate).await?;

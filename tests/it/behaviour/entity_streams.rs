@@ -1,4 +1,4 @@
-//! The events of an entity: their pages, and states that are rebuilt from them (seed 002).
+//! The events of an entity: their pages, and states that are rebuilt from them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Entities whose states are in tables of the user (seed 002: no migration of existing entities).
+//! Entities whose states are in tables of the user: existing rows become entities without a migration.
 
 use scoop::{CommandState, Decider, SetupError, SqlEntity};
 use sqlx::PgConnection;

@@ -3,7 +3,7 @@
 use std::any::Any;
 
 use scoop_core::{
-    Call, Continuation, DecidedMessage, Emission, EntityType, Error, Failure, Required, Returned,
+    Call, Continuation, DecidedMessage, Emission, EntityType, Error, Failure, Required, Returned, Run,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -321,7 +321,9 @@ impl DecisionInBatch<'_> {
         let (code, decided) = match task {
             ToDecide::Decide { fetched } => (
                 "decide",
-                boundary::run(&run.source, || (decisions.decide)(message, state, fetched.as_ref()).map(Some)),
+                boundary::run(&run.source, || {
+                    (decisions.decide)(message, state, fetched.as_ref(), id_of_command(run)).map(Some)
+                }),
             ),
             ToDecide::Undo { decision } => {
                 ("undo", boundary::run(&run.source, || (decisions.undo)(message, state, decision)))
@@ -366,6 +368,7 @@ impl DecisionInBatch<'_> {
         if depth > limit {
             let saga = self.undecided.saga.definition.saga.to_string();
             let step = self.with_call(|call| call.step().to_owned())?;
+            let topic = topic.to_owned();
             return Err(self.failed(RuntimeError::DepthExceeded { saga, step, topic, depth, limit }));
         }
         let required = required.map(|message| Required { message, at: std::panic::Location::caller() });
@@ -427,4 +430,10 @@ impl DecisionInBatch<'_> {
             logged: Some(text),
         })
     }
+}
+
+/// The id of a command, as its sender has it: that of its hierarchy, or of its message if a step launched it.
+fn id_of_command(run: &Run) -> Uuid {
+    let is_first = run.lineage.ids().len() == 2;
+    if is_first { run.lineage.root_id() } else { run.message }
 }
