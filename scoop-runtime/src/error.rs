@@ -98,7 +98,7 @@ pub enum RuntimeError {
         /// The step that launches the message.
         step: String,
         /// The topic of the message.
-        topic: &'static str,
+        topic: String,
         /// The depth that the runs would have; that of a run without a parent is 1.
         depth: usize,
         /// The greatest depth allowed.

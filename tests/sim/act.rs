@@ -360,20 +360,17 @@ macro_rules! timed {
 
 async fn launch(scope: &mut Scope<'_>, emit: &Emit) -> Result<Uuid> {
     let said = emit.clone();
-    match emit.topic {
-        0 => with(emit, begin(scope, emit, Zero { emit: said })).await,
-        1 => with(emit, begin(scope, emit, One { emit: said })).await,
-        2 => with(emit, begin(scope, emit, Two { emit: said })).await,
-        _ => with(emit, begin(scope, emit, Three { emit: said })).await,
-    }
-}
-
-fn begin<'s, M: Message>(scope: &'s mut Scope<'_>, emit: &Emit, message: M) -> Emitting<'s, M> {
-    if emit.detached { scope.detach(message) } else { scope.launch(message) }
-}
-
-async fn with<M: Message>(emit: &Emit, emitting: Emitting<'_, M>) -> Result<Uuid> {
+    let emitting = match emit.topic {
+        0 => begin(scope, emit, Zero { emit: said }),
+        1 => begin(scope, emit, One { emit: said }),
+        2 => begin(scope, emit, Two { emit: said }),
+        _ => begin(scope, emit, Three { emit: said }),
+    };
     timed!(emitting, emit).await
+}
+
+fn begin<'s, M: Message>(scope: &'s mut Scope<'_>, emit: &Emit, message: M) -> Emitting<'s> {
+    if emit.detached { scope.detach(message) } else { scope.launch(message) }
 }
 
 /// The launcher of a message from outside.

@@ -6,7 +6,6 @@ pub(crate) mod once;
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::marker::PhantomData;
 use std::panic::Location;
 use std::time::Duration;
 
@@ -235,8 +234,32 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     #[track_caller]
-    pub fn launch<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
-        self.emit(message, None)
+    pub fn launch<M: Message>(&mut self, message: M) -> Emit<'_> {
+        self.emit(EmittedMessage::of(&message), None)
+    }
+
+    /// Launches a message given by its topic and its JSON, as [`launch`](Self::launch) does with one of a type. For sagas
+    /// that do not have the types of the messages, such as one that passes on what others ask for; nothing checks that the
+    /// handlers can read the JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scope::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready launches nothing.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scope;
+    /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
+    /// scope.launch_untyped("courier", serde_json::json!({ "order": 7 })).required().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn launch_untyped(&mut self, topic: impl Into<String>, payload: Value) -> Emit<'_> {
+        self.emit(EmittedMessage::untyped(topic.into(), payload), None)
     }
 
     /// Launches a message that starts a hierarchy of its own: the step does not wait for it, and the rollback of this
@@ -246,25 +269,24 @@ impl<'a> Scope<'a> {
     ///
     /// As [`Scope::launch`].
     #[track_caller]
-    pub fn detach<'s, M: Message>(&'s mut self, message: M) -> Emit<'s, M> {
-        self.emit(message, Some(ids::now_v7()))
+    pub fn detach<M: Message>(&mut self, message: M) -> Emit<'_> {
+        self.emit(EmittedMessage::of(&message), Some(ids::now_v7()))
     }
 
     #[track_caller]
-    fn emit<'s, M: Message>(&'s mut self, message: M, detached_root: Option<Uuid>) -> Emit<'s, M> {
+    fn emit(&mut self, message: EmittedMessage, detached_root: Option<Uuid>) -> Emit<'_> {
         Emit {
             engine: self.engine,
             step: self.place.step_name(),
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             ignored: Some((&mut self.ignored, &self.place.run.source)),
-            payload: payload::of_message(&message),
+            message,
             // A lineage has one id more than runs, and the child is one run deeper.
             depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
             detached_root,
             options: Options::default(),
             at: Location::caller(),
-            message: PhantomData,
         }
     }
 
@@ -522,6 +544,11 @@ impl<'a> Scope<'a> {
         self.place.handler_iteration.unwrap_or(0)
     }
 
+    /// The number of this execution of the run, as trees show it: 1, and one more each time that the run goes on anew.
+    pub fn execution(&self) -> u32 {
+        self.place.run.execution.number.saturating_add(1)
+    }
+
     /// The number of failed attempts before this one: the step failed and is retried, or the database or its
     /// connection failed.
     pub fn attempt(&self) -> u32 {
@@ -675,7 +702,7 @@ pub struct UniqueLaunch {
 
 /// A message about to be launched from a step. Await it.
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
-pub struct Emit<'s, M> {
+pub struct Emit<'s> {
     engine: &'s Engine,
     /// The saga and the step that launch it.
     step: StepName<'s>,
@@ -683,30 +710,57 @@ pub struct Emit<'s, M> {
     emissions: &'s mut Vec<Emission>,
     /// What remembers an error, and the source of the run.
     ignored: Option<(&'s mut Ignored, &'s str)>,
-    payload: Result<Value, RuntimeError>,
+    message: EmittedMessage,
     /// The depth of its runs in their hierarchy.
     depth: usize,
     detached_root: Option<Uuid>,
     options: Options,
     /// The place of the launch.
     at: &'static Location<'static>,
-    message: PhantomData<fn() -> M>,
 }
 
-impl<M: Message> Emit<'_, M> {
+/// A message as a step gave it.
+struct EmittedMessage {
+    topic: String,
+    payload: Result<Value, RuntimeError>,
+    /// Its Rust type, or what launches it without one.
+    of: &'static str,
+    requires_handler: bool,
+}
+
+impl EmittedMessage {
+    fn of<M: Message>(message: &M) -> Self {
+        Self {
+            topic: M::TOPIC.to_owned(),
+            payload: payload::of_message(message),
+            of: std::any::type_name::<M>(),
+            requires_handler: M::REQUIRES_HANDLER,
+        }
+    }
+
+    fn untyped(topic: String, payload: Value) -> Self {
+        let of = "Scope::launch_untyped";
+        let payload = payload::check_topic(&topic, of).map(|()| payload);
+        Self { topic, payload, of, requires_handler: false }
+    }
+}
+
+impl Emit<'_> {
     launch_options!();
 
     /// The error if its runs would exceed the maximum depth.
     fn depth_exceeded(&self) -> Option<Error> {
         let (depth, limit) = (self.depth, self.engine.settings().depth_max);
+        if depth <= limit {
+            return None;
+        }
         let StepName { saga, step } = self.step;
-        let (saga, step) = (saga.to_owned(), step.to_owned());
-        let error = RuntimeError::DepthExceeded { saga, step, topic: M::TOPIC, depth, limit };
-        (depth > limit).then(|| Error::permanent(error))
+        let (saga, step, topic) = (saga.to_owned(), step.to_owned(), self.message.topic.clone());
+        Some(Error::permanent(RuntimeError::DepthExceeded { saga, step, topic, depth, limit }))
     }
 }
 
-impl<'s, M: Message> IntoFuture for Emit<'s, M> {
+impl<'s> IntoFuture for Emit<'s> {
     /// The id of the message.
     type Output = Result<Uuid>;
     type IntoFuture = BoxFuture<'s, Result<Uuid>>;
@@ -725,24 +779,25 @@ impl<'s, M: Message> IntoFuture for Emit<'s, M> {
     }
 }
 
-impl<M: Message> Emit<'_, M> {
+impl Emit<'_> {
     async fn launched(self) -> Result<Uuid> {
         if let Some(error) = self.depth_exceeded() {
             return Err(error);
         }
         let settings = self.engine.settings();
-        let what = || format!("a message for topic `{}`", M::TOPIC);
-        let payload = self.payload.map_err(|error| Unstorable::in_step(self.step, error))?;
+        let EmittedMessage { topic, payload, of, requires_handler } = self.message;
+        let what = || format!("a message for topic `{topic}`");
+        let payload = payload.map_err(|error| Unstorable::in_step(self.step, error))?;
         let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
         let limit = settings.context_bytes_max;
-        let required = M::REQUIRES_HANDLER || self.options.required;
-        let required = required.then(|| Required { message: std::any::type_name::<M>(), at: self.at });
+        let required = requires_handler || self.options.required;
+        let required = required.then_some(Required { message: of, at: self.at });
         let context = self
             .options
             .context(self.context, self.step.saga, self.engine.store(), Duration::ZERO, limit)
             .await
             .map_err(|error| Unstorable::in_step(self.step, error))?;
-        let (message, topic, detached_root) = (ids::now_v7(), M::TOPIC.to_owned(), self.detached_root);
+        let (message, detached_root) = (ids::now_v7(), self.detached_root);
         self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
         Ok(message)
     }

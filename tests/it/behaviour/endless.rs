@@ -74,6 +74,38 @@ handler! {
     rollback unturn => done();
 }
 
+/// A subscription, which is paid month by month.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "endless-subscriptions")]
+struct Subscription {
+    customer: u32,
+}
+
+#[derive(Signal, Serialize, Deserialize)]
+#[signal(name = "endless.paid", keep = "1 day")]
+struct Paid {
+    cents: u32,
+}
+
+handler! {
+    Billing { notes: Notes }: "billing" on Subscription;
+    #[step(name = "collect", awaits(Paid, by = month))]
+    async fn collect(
+        &self,
+        scope: &mut Scope<'_>,
+        billed: &Subscription,
+        paid: &Paid,
+    ) -> Result<Anew<BillingStep, Subscription>> {
+        self.notes.add(format!("{} cents for month {}", paid.cents, scope.execution()));
+        let customer = billed.customer;
+        Ok(if scope.execution() < 3 { Next::anew(Subscription { customer }) } else { Next::Continue.into() })
+    }
+
+    async fn month(&self, scope: &mut Scope<'_>, billed: &Subscription) -> Result<String> {
+        Ok(format!("{}/{}", billed.customer, scope.execution()))
+    }
+}
+
 /// Reads a feed, then fails if its message says so.
 #[derive(Clone, Default, Message, Serialize, Deserialize)]
 #[message(topic = "root-topic")]
@@ -98,6 +130,27 @@ handler! {
         self.notes.add(format!("read up to {cursor}, visit {}", scope.get::<Tenant>()?.map_or(0, |it| it.0)));
         if shop.fails { Err(SIMULATED.into()) } else { Ok(()) }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signal_for_one_execution_reaches_no_later_one() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let builder = db.scoop().only::<Billing>().provide(Billing { notes: notes.clone() });
+    let scoop = builder.start().await?;
+    let billing = scoop.launch(Subscription { customer: 7 }).await?;
+    let reached = async |cents: u32, month: u32| -> Result<u64> {
+        billing.comes_to(|tree| tree.roots()[0].state == RunState::AwaitingSignal).await?;
+        Ok(scoop.signal(Paid { cents }, format!("7/{month}")).await?)
+    };
+    assert_eq!(reached(10, 1).await?, 1);
+    eventually("the first month is paid", async || notes.all().len() == 1).await;
+    assert_eq!(reached(11, 1).await?, 0, "the second payment of the first month is late");
+    assert_eq!(reached(20, 2).await?, 1);
+    eventually("the second month is paid", async || notes.all().len() == 2).await;
+    assert_eq!(reached(30, 3).await?, 1);
+    assert_eq!(billing.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all(), ["10 cents for month 1", "20 cents for month 2", "30 cents for month 3"]);
+    Ok(())
 }
 
 async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {

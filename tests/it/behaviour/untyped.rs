@@ -34,6 +34,32 @@ handler! {
     }
 }
 
+/// Asks for a message on a topic that the saga does not know.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "untyped.pass-on")]
+struct PassOn {
+    topic: String,
+    payload: serde_json::Value,
+    required: bool,
+}
+
+handler! {
+    Relay { notes: Notes }: "untyped-relay" on PassOn;
+
+    #[step(name = "pass on")]
+    async fn pass_on(&self, scope: &mut Scope<'_>, asked: &PassOn) -> Result<()> {
+        let launch = scope.launch_untyped(&*asked.topic, asked.payload.clone());
+        if asked.required { launch.required().await? } else { launch.await? };
+        Ok(())
+    }
+
+    #[step(name = "then")]
+    async fn then(&self, _: &mut Scope<'_>, _: &PassOn) -> Result<()> {
+        self.notes.add("passed on");
+        Ok(())
+    }
+}
+
 async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
     let scoop = db.scoop().only::<Billing>().poll_interval(NEVER);
     Ok(scoop.provide(Billing { notes: notes.clone() }).start().await?)
@@ -54,6 +80,35 @@ async fn message_and_signal_of_json_reach_the_saga_of_their_types() -> Result<()
     scoop.signal_named("untyped.paid", json(r#"{"amount":990}"#), "7").await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["990 for 7"]);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn step_waits_for_the_handlers_of_a_message_of_json() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let builder = db.scoop().only::<Billing>().provide(Billing { notes: notes.clone() });
+    let scoop = builder.only::<Relay>().provide(Relay { notes: notes.clone() }).start().await?;
+    let pass_on = |topic: &str, payload: &str, required| {
+        scoop.launch(PassOn { topic: topic.into(), payload: json(payload), required })
+    };
+    let relayed = pass_on("untyped.order", r#"{"number":7}"#, true).await?;
+    scoop.signal_named("untyped.paid", json(r#"{"amount":990}"#), "7").await?;
+    assert_eq!(relayed.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all(), ["990 for 7", "passed on"]);
+
+    let fails = async |topic: &str, required| -> Result<Failure> {
+        match pass_on(topic, "1", required).await?.ends().await? {
+            Outcome::RolledBack(failure) => Ok(failure),
+            other => panic!("{topic:?}: {other:?}"),
+        }
+    };
+    let refused = fails(&"t".repeat(64), false).await?;
+    assert!(refused.to_string().contains("`Scope::launch_untyped` cannot be published"), "{refused}");
+    let unhandled = fails("untyped.orders", true).await?;
+    assert!(unhandled.to_string().contains("`Scope::launch_untyped` requires one"), "{unhandled}");
+    let unread = fails("untyped.order", false).await?;
+    assert!(unread.to_string().contains("untyped-billing"), "{unread}");
     scoop.shutdown().await?;
     Ok(())
 }
