@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use scoop_core::{Definition, EventKind};
 use uuid::Uuid;
 
-use crate::history::{Findings, Hierarchy, Row, Run};
+use crate::history::{Findings, Hierarchy, Row, Run, kind_of};
 use crate::{Invariant, Log, LoggedEvent, Violation};
 
 pub(crate) fn check(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
@@ -50,11 +50,14 @@ fn rows_belong_to_runs(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
         if !fits {
             hierarchy.find(findings, Invariant::Lineage, format!("{} belongs to no run", row.describe()));
         }
-        let fails = matches!(
-            row.kind(),
-            EventKind::RollingBack | EventKind::RollbackEmitted | EventKind::RollbackFailed
-        );
-        if fails != row.failure().is_some() {
+        let fits = match (row.kind(), row.failure()) {
+            (EventKind::RollingBack | EventKind::RollbackEmitted | EventKind::RollbackFailed, failure) => {
+                failure.is_some()
+            }
+            (EventKind::Suspended, Some(failure)) => kind_of(failure) == "FailedAttempts",
+            (_, failure) => failure.is_none(),
+        };
+        if !fits {
             let what = format!("{} has a failure where none belongs, or lacks one", row.describe());
             hierarchy.find(findings, Invariant::Whole, what);
         }

@@ -3,7 +3,7 @@ c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_ba
        c.step, (c.suspended).jump, (c.suspended).definition, c.reserved_for, (c.suspended).iteration,
        (c.suspended).handler_iteration, c.suspensions, c.completions,
        c.outputs, c.failure,
-       coalesce((c.tries).attempts, 0) AS attempts, coalesce((c.tries).retries, 0) AS retries, (c.tries).tried_under,
+       coalesce((c.tries).attempts, 0) AS attempts, coalesce((c.tries).retries, 0) AS retries, (c.tries).tried_under, c.reason,
        c.context, c.replied, c.rollback_failure IS NOT NULL AS has_failed_before,
        c.parent, c.began_at,
        coalesce((c.anew).number, 0) AS execution, (c.anew).since AS execution_since, (c.anew).message_id AS payload_of,

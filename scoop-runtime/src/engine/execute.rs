@@ -43,7 +43,7 @@ pub(super) async fn drive_as(
     saga: Arc<RunnableSaga>,
 ) {
     let engine = flight.engine.clone();
-    let ClaimedRun { key, payload, attempts, retries, tried_under, .. } = claimed;
+    let ClaimedRun { key, payload, attempts, retries, tried_under, newest_failure, .. } = claimed;
     let ClaimedRun { flags, began_at, overdue, run, definition, signalled_by, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
@@ -60,6 +60,7 @@ pub(super) async fn drive_as(
         message,
         attempts,
         retries,
+        newest_failure,
         flags,
         began_at,
         overdue,

@@ -30,6 +30,8 @@ pub(super) struct Execution {
     pub(super) message: OnceLock<Held>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
+    /// How the newest of these attempts failed.
+    pub(super) newest_failure: Option<String>,
     pub(super) flags: HierarchyFlags,
     pub(super) began_at: OffsetDateTime,
     /// Whether it may have to give up.

@@ -150,6 +150,7 @@ impl NewMessage {
             attempts: 0,
             retries: 0,
             tried_under: vec![],
+            newest_failure: None,
             flags: HierarchyFlags { has_parent: false, in_rollback: false },
             // by the clock of this process
             began_at: OffsetDateTime::now_utc(),

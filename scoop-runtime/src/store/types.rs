@@ -102,6 +102,8 @@ pub(crate) struct ClaimedRun {
     pub(crate) retries: u32,
     /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
     pub(crate) tried_under: Vec<i32>,
+    /// How the newest of these attempts failed.
+    pub(crate) newest_failure: Option<String>,
     pub(crate) flags: HierarchyFlags,
     /// When it was claimed for the first time.
     pub(crate) began_at: OffsetDateTime,

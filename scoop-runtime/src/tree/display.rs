@@ -350,7 +350,7 @@ impl RunEvent {
             write!(f, ": {} with key {}", Escaped(name), Escaped(key))?;
             wait.limit().map_or(Ok(()), |limit| write!(f, ", until {}", utc(system_time(limit))))?;
         }
-        if let (EventKind::RollingBack | EventKind::RollbackFailed, Some(failure)) =
+        if let (EventKind::RollingBack | EventKind::RollbackFailed | EventKind::Suspended, Some(failure)) =
             (self.kind, &self.failure)
         {
             write!(f, ": {}", self.failure_in_words().unwrap_or_default())?;

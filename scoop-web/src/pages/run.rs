@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
-use scoop_core::visible_step;
+use scoop_core::{EventKind, visible_step};
 use scoop_runtime::shown::{humane, utc};
 use scoop_runtime::{
     Handle, Named, RunContents, RunEvent, RunInfo, RunState, RunSummary, RuntimeError, Tree, WaitReason,
@@ -370,7 +370,8 @@ fn details(tree: &Tree, info: &RunInfo, mut requests: Vec<(String, String)>) -> 
 
 fn failures(state: &RunState, events: &[RunEvent]) -> Vec<(&'static str, String)> {
     let latest = || {
-        let failure = events.iter().rev().find_map(|event| event.failure.as_ref());
+        let failed = events.iter().rev().filter(|event| event.kind != EventKind::Suspended);
+        let failure = failed.filter_map(|event| event.failure.as_ref()).next();
         failure.map(|failure| ("Failure", block(&failure.report()))).into_iter().collect()
     };
     match state {

@@ -66,20 +66,22 @@ mod steps {
         }
     }
 
-    async fn play(fails: usize, with: Why) -> Result<(Database, Outcome, Vec<String>)> {
+    /// Also returns the hierarchy in words.
+    async fn play(fails: usize, with: Why) -> Result<(Database, Outcome, Vec<String>, String)> {
         let db = Database::new().await;
         db.execute("CREATE TABLE effect (n int)").await;
         let notes = Notes::default();
         let scoop = db.scoop().only::<RootHandler>().provide(RootHandler { notes: notes.clone() });
         // The pauses end by the clock, not by polling.
         let scoop = scoop.poll_interval(NEVER).start().await?;
-        let outcome = scoop.launch(Try { fails, with }).await?.ends().await?;
-        Ok((db, outcome, notes.all()))
+        let tried = scoop.launch(Try { fails, with }).await?;
+        let outcome = tried.ends().await?;
+        Ok((db, outcome, notes.all(), tried.tree().await?.to_string()))
     }
 
     /// One failure, of an attempt that counts.
     async fn failed(fails: usize, with: Why, attempts: usize) -> Result<()> {
-        let (db, outcome, keys) = play(fails, with).await?;
+        let (db, outcome, keys, _) = play(fails, with).await?;
         assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
         assert_eq!(keys.len(), attempts);
         let history = db.history().await;
@@ -89,10 +91,17 @@ mod steps {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn failed_attempts_leave_nothing_behind() -> Result<()> {
-        for with in [Why::Transient, Why::Panic] {
-            let (db, outcome, keys) = play(2, with).await?;
+    async fn failed_attempts_leave_nothing_behind_but_words_in_the_history() -> Result<()> {
+        for (with, why) in [(Why::Transient, "Simulated failure"), (Why::Panic, "a failed attempt")] {
+            let (db, outcome, keys, tree) = play(2, with).await?;
             assert_eq!(outcome, Outcome::Committed);
+            let told = tree.lines().find(|line| line.contains("completed 0")).expect("it is shown");
+            let told = told.split_once("completed 0: ").map(|(_, told)| told);
+            assert!(
+                told.is_some_and(|it| it.starts_with("2 attempts failed before, the newest one so: ")),
+                "{tree}"
+            );
+            assert!(told.is_some_and(|it| it.contains(why)), "{tree}");
             assert_eq!(keys.len(), 3);
             assert!(keys.iter().all(|key| *key == keys[0]), "one key for all attempts: {keys:?}");
             assert_eq!(db.number("SELECT count(*) FROM effect").await, 1);
@@ -151,6 +160,8 @@ mod compensations {
             rollback root-handler/0",
         );
         assert_eq!(db.history().await.count("ROLLBACK_FAILED"), 0);
+        let tree = root.tree().await?.to_string();
+        assert!(tree.contains("undid 0: 2 attempts failed before, the newest one so: "), "{tree}");
         Ok(())
     }
 }

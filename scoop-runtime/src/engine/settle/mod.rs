@@ -5,7 +5,11 @@ pub(super) mod batched;
 mod in_step;
 pub(super) mod queue;
 
-use scoop_core::{Conclusion, Context, Continuation, Failure, Fate, Frame, Path, Run, SignalKey, Tried};
+use std::iter;
+
+use scoop_core::{
+    Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey, Tried,
+};
 use serde_json::Value;
 
 use self::in_step::{CommitError, settle_and_commit};
@@ -40,9 +44,12 @@ pub(super) type SettleOutcome = Result<Result<(), StepFailed>, Exit>;
 pub(super) async fn settle(
     engine: &Engine,
     execution: &mut Execution,
-    conclusion: Conclusion,
+    mut conclusion: Conclusion,
     opened: Option<StepTransaction>,
 ) -> SettleOutcome {
+    if execution.attempt() > 0 {
+        record_attempts(execution, &mut conclusion);
+    }
     if let Some(rehearsal) = &engine.settings.rehearsal {
         execution.commit_token =
             rehearsal.before_commit(&execution.saga.definition.saga, execution.key.id, &conclusion);
@@ -54,6 +61,20 @@ pub(super) async fn settle(
     match opened {
         None => settle_batched(engine, execution, conclusion).await,
         Some(opened) => settle_in_step(engine, execution, conclusion, opened).await,
+    }
+}
+
+/// Has the event of a step that succeeded in the end tell how many attempts failed before, and how the newest of them did.
+fn record_attempts(execution: &Execution, conclusion: &mut Conclusion) {
+    if let Some(completed) = conclusion.events.iter_mut().find(|event| event.kind == EventKind::Suspended) {
+        let failed = match execution.attempt() {
+            1 => "1 attempt failed before".to_owned(),
+            count => format!("{count} attempts failed before, the newest one so"),
+        };
+        let reason = execution.newest_failure.iter().map(|reason| format!(": {reason}"));
+        let text = iter::once(failed).chain(reason).collect::<String>();
+        let failure = Failure::new("FailedAttempts", text, &execution.run.source);
+        completed.exception = Some(failure.bounded(execution.run.failure_text_bytes_max));
     }
 }
 
@@ -321,6 +342,7 @@ fn apply(
             execution.slot.iter_mut().for_each(SlotLease::clear_suspicion);
             execution.attempts = 0;
             execution.retries = 0;
+            execution.newest_failure = None;
             execution.former_attempts = Tried::default();
             execution.overdue = settled.overdue;
             if let Some(payload) = after.anew {

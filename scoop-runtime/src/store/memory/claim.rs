@@ -233,6 +233,7 @@ impl State {
             attempts: row.attempts,
             retries: u32::try_from(row.retries).unwrap_or(0),
             tried_under: row.tried_under.clone(),
+            newest_failure: row.reason.clone(),
             flags: HierarchyFlags {
                 has_parent: row.parent.is_some(),
                 in_rollback: row.rollback_since.is_some(),

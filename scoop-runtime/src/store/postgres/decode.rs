@@ -113,6 +113,7 @@ impl ClaimedRun {
             attempts: row.try_get("attempts")?,
             retries: unsigned(row.try_get("retries")?),
             tried_under: row.try_get::<Option<_>, _>("tried_under")?.unwrap_or_default(),
+            newest_failure: row.try_get("reason")?,
             flags: HierarchyFlags { has_parent: parent.is_some(), in_rollback: row.try_get("undoing")? },
             began_at: time_if_any(row, "began_at")?.unwrap_or_else(OffsetDateTime::now_utc),
             overdue: row.try_get("overdue")?,
