@@ -54,6 +54,9 @@ pub mod command_line {}
 #[doc = include_str!("../docs/web.md")]
 pub mod web {}
 
+#[doc = include_str!("../docs/tables.md")]
+pub mod tables {}
+
 #[doc = include_str!("../docs/retention.md")]
 pub mod retention {}
 

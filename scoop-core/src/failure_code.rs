@@ -12,8 +12,8 @@ use crate::{Failure, Stored};
 /// The maximum length of a code in characters.
 pub const CODE_CHARS_MAX: usize = 180;
 
-/// The type of a cause that holds the value of its error. The wire format has no dedicated field for it, and
-/// participants in other languages treat it as an ordinary cause.
+/// The type of a cause that holds the value of its error. The stored format has no field of its own for
+/// it: a reader that does not know the type treats it as an ordinary cause.
 const DATA: &str = "scoop:data";
 
 /// The maximum size of a value as JSON in bytes. Failures are copied to every ancestor.

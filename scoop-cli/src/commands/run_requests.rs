@@ -55,7 +55,8 @@ pub(crate) struct CancelArgs {
 
 /// Roll back a finished hierarchy or a part of it
 ///
-/// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched.
+/// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched. A part
+/// of a hierarchy is undone without the rest: the runs above it have gone on because it succeeded, and are not told.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("id", |id| id.help("The id of a run or a hierarchy")))]
 pub(crate) struct RollbackArgs {

@@ -88,7 +88,7 @@ impl Action {
             }
             Self::Rollback => {
                 "The compensations of its steps run, the newest step first, and before each step those of the messages \
-                 that it launched."
+                 that it launched. The runs above it have gone on because it succeeded, and are not told."
             }
             Self::Retry => {
                 "The failed compensation is executed again; if it succeeds, the rollback goes on. A stuck run is retried \

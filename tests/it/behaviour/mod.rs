@@ -129,6 +129,7 @@ mod stale_statements;
 mod standby;
 mod step_outputs;
 mod stuck;
+mod tables;
 mod tampering;
 mod telemetry;
 mod timelines;
