@@ -209,13 +209,16 @@ fn contains_cause(failure: &Failure, cause: &Failure) -> bool {
         let known = |first: &Failure| origins.iter().any(|origin| origin.kind == first.kind);
         cause.root_causes().first().is_none_or(|first| known(first)) || stands_for_others(failure)
     };
-    failure.contains(cause) || is_excerpt(failure) && origin_told() || is_shortened(failure) && first_told()
+    // Of a large cause a small part may be left, without a mark.
+    let is_cut = is_shortened(failure) || serde_json::to_vec(cause).is_ok_and(|cause| cause.len() > MUCH);
+    failure.contains(cause) || is_excerpt(failure) && origin_told() || is_cut && first_told()
 }
+
+/// The approximate limit on the bytes of the cause in a rollback request.
+const MUCH: usize = 3_500;
 
 /// Whether texts or causes were left out because of their size.
 fn is_shortened(failure: &Failure) -> bool {
-    /// The approximate limit on the bytes of the cause in a rollback request.
-    const MUCH: usize = 3_500;
     let left_out =
         |failure: &Failure| failure.kind == MORE || failure.message.contains(" bytes left out ..] ");
     let any = |failure: &Failure| in_all(failure, &mut |failure| usize::from(left_out(failure))) > 0;

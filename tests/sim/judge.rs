@@ -229,7 +229,8 @@ fn undone(step: &str) -> &str {
 /// Failures without a plan: a value that was lost, a payload that cannot be read, and the like.
 fn unplanned(log: &Log) -> Vec<Wrong> {
     let known = |failure: &Failure| {
-        let asked = ["CancellationRequestedException", "RollbackRequestedException"];
+        // A step that succeeded in the end tells of attempts that failed for lack of the database.
+        let asked = ["CancellationRequestedException", "RollbackRequestedException", "FailedAttempts"];
         failure.message.contains(PLANNED)
             || asked.contains(&&*failure.kind)
             || failure.kind.starts_with("Missed")

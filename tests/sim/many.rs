@@ -32,6 +32,7 @@ const TWICE: u64 = 50;
 /// * 1251205: a process that shut down handed back runs for other processes, which were not notified.
 /// * 10000706: a rebuild brought back a run, as one of its descendants was done, that an operator had settled
 ///   with its parent.
+/// * 1001072: the audit missed the cause of a rollback of which only a small part was left.
 /// * 1007347: a run awaiting an operator took note of the end of a descendant, so that no operator could repair
 ///   it any more.
 /// * 1016657 and 1023684: a failed attempt to end a pending run counted under definition 0, since the program lacked its saga.
@@ -46,13 +47,14 @@ const TWICE: u64 = 50;
 ///   the current definition.
 /// * 1000000010023: the same for a worker that notified others before it had read their definitions.
 /// * 1000000010438: a rollback was stuck, since the program that it needed had refused an earlier part.
-const REGRESSIONS: [u64; 31] = [
+const REGRESSIONS: [u64; 32] = [
     41,
     368,
     394,
     866,
     1_623,
     1_000_469,
+    1_001_072,
     1_001_335,
     1_007_347,
     1_016_657,
