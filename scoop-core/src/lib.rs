@@ -10,6 +10,7 @@
 
 mod caller;
 mod changed_definition;
+mod changed_saga;
 mod context;
 mod continuation;
 mod deadline;

@@ -165,7 +165,7 @@ impl<C: Command> Saga for Decider<C> {
     }
 
     fn value_shapes() -> Vec<String> {
-        let (fetched, entity) = (shape::of::<C::Fetched>(), shape::of::<C::Entity>());
+        let (fetched, entity) = (shape::described::<C::Fetched>(), shape::described::<C::Entity>());
         vec![format!("{FETCH}\n{fetched}"), format!("entity {}\n{entity}", C::Entity::NAME)]
     }
 

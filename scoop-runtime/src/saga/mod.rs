@@ -239,8 +239,9 @@ impl<T> HandledMessage<T> {
             topic: M::TOPIC,
             decode: |payload| Ok(T::from(M::read_stored(payload)?)),
             shapes: || {
-                let replies = format!("{} {}", M::MANY_REPLIES, shape::of::<M::Reply>());
-                vec![format!("{}\n{}", M::TOPIC, shape::of::<M>()), replies]
+                let (topic, many) = (M::TOPIC, if M::MANY_REPLIES { "replies" } else { "reply" });
+                let message = format!("message {topic}\n{}", shape::described::<M>());
+                vec![message, format!("{many} to {topic}\n{}", shape::of::<M::Reply>())]
             },
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
             settings: MessageSettings::of::<M>,
@@ -379,8 +380,7 @@ impl<S: Saga> Handler for S {
     }
 
     fn types(&self) -> Vec<String> {
-        let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.shapes)());
-        messages.chain(S::value_shapes()).collect()
+        types_of::<S>()
     }
 
     fn timeout(&self, step: usize) -> Option<Duration> {
@@ -468,6 +468,11 @@ impl<S: Saga> Handler for S {
     }
 }
 
+fn types_of<S: Saga>() -> Vec<String> {
+    let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.shapes)());
+    messages.chain(S::value_shapes()).collect()
+}
+
 /// The message as [`Handler::decode`] of the same saga boxed it.
 fn typed<S: Saga>(message: &(dyn Any + Send + Sync)) -> &S::Message {
     message.downcast_ref().expect("the message was decoded by this handler")
@@ -488,6 +493,9 @@ pub struct Registration {
     settings: fn() -> Vec<MessageSettings>,
     join: fn() -> Option<private::Join>,
     pub(crate) limits: fn() -> limits::Limits,
+    /// As [`Handler::types`].
+    #[cfg(feature = "testing")]
+    pub(crate) types: fn() -> Vec<String>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
 }
 
@@ -542,6 +550,8 @@ impl Registration {
             settings: || S::Message::MESSAGES.iter().map(|message| (message.settings)()).collect(),
             join: || S::JOIN,
             limits: || S::LIMITS,
+            #[cfg(feature = "testing")]
+            types: types_of::<S>,
             default,
         }
     }

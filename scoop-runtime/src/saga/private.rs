@@ -11,7 +11,7 @@ pub use scoop_core::{
     Anew, Application, CodedError, Definition, Error, Failure, Message, Missed, NamedType, Next,
     QuestionMark, Result, Schedule, Signal, StepDefinition, StepKind, With,
 };
-use scoop_core::{Json, Stored, is_signal_wait};
+use scoop_core::{Json, Stored};
 use serde_json::Value;
 pub use uuid::Uuid;
 
@@ -123,7 +123,6 @@ pub struct Codec<T> {
     write: fn(&T) -> serde_json::Result<Value>,
     read: fn(&Value) -> serde_json::Result<T>,
     shape: fn() -> String,
-    required: fn(&str) -> String,
 }
 
 impl<T> Codec<T> {
@@ -144,16 +143,13 @@ pub fn stored<T: StepValue>() -> Codec<T> {
     Codec {
         write: |value| Json::to_value(value),
         read: |value| T::read_stored(value),
-        shape: shape::of::<T>,
-        required: shape::required::<T>,
+        shape: shape::described::<T>,
     }
 }
 
 /// The shape of the values that `step` returns, or of the signal that it awaits.
 pub fn shape_of<T>(codec: Codec<T>, step: &str) -> String {
-    let shape = (codec.shape)();
-    let required = if is_signal_wait(step) { (codec.required)(&shape) } else { String::new() };
-    format!("{step}\n{shape}{required}")
+    format!("{step}\n{}", (codec.shape)())
 }
 
 /// Executes a step that returns a value for its compensation and for later steps.

@@ -5,6 +5,9 @@
 //! requests, and returns an error. Each field and variant is visited by a pass of its own, so that an error in one
 //! hides no other.
 
+#[cfg(feature = "testing")]
+mod change;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Write as _};
@@ -17,6 +20,9 @@ use serde::de::{
 };
 use serde_json::Value;
 
+#[cfg(feature = "testing")]
+pub(crate) use self::change::unreadable;
+
 /// The maximum depth of a place, since a type may contain itself.
 const DEPTH_MAX: usize = 8;
 
@@ -25,6 +31,13 @@ const FIELDS_MAX: usize = 20;
 
 /// The maximum number of places in a shape.
 const PLACES_MAX: usize = 500;
+
+/// The shape of a type, and the fields without which it reads nothing.
+pub(crate) fn described<T: Stored>() -> String {
+    let shape = of::<T>();
+    let required = required::<T>(&shape);
+    shape + &required
+}
 
 /// The shape of a type: a line for each place, with the names of its fields or variants or the kind of its value. Of
 /// a sequence, tuple or map the first element counts. A type that accepts any document has only the place `any`.
@@ -92,14 +105,21 @@ pub(crate) fn required<T: Stored>(shape: &str) -> String {
 /// has the type decides more: the shape has no conditions of the type's own.
 pub(crate) fn misfits(shape: &str, value: &Value) -> Vec<String> {
     let (places, mut found) = (places(shape), vec![]);
-    let required = shape.lines().filter_map(|line| {
-        let (path, names) = line.split_once(&format!("] {REQUIRED} "))?;
-        Some((parts(&format!("{path}]"))?, serde_json::from_str(names).ok()?))
-    });
-    let check = Check { places: &places, required: &required.collect() };
+    let check = Check { places: &places, required: &required_fields(shape) };
     check.at(&mut vec![], "", value, &mut found);
     found.truncate(MISFITS_MAX);
     found
+}
+
+/// The fields without which a type of this shape reads nothing, by their paths.
+type Required = BTreeMap<Vec<usize>, Vec<String>>;
+
+fn required_fields(shape: &str) -> Required {
+    let fields = |line: &str| {
+        let (path, names) = line.split_once(&format!("] {REQUIRED} "))?;
+        Some((parts(&format!("{path}]"))?, serde_json::from_str(names).ok()?))
+    };
+    shape.lines().filter_map(fields).collect()
 }
 
 /// Marks the fields without which a type reads nothing.
@@ -193,7 +213,7 @@ fn fields_at<'v>(
 /// Compares a value with a shape.
 struct Check<'a> {
     places: &'a Places,
-    required: &'a BTreeMap<Vec<usize>, Vec<String>>,
+    required: &'a Required,
 }
 
 impl Check<'_> {

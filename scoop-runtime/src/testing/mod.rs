@@ -1,5 +1,6 @@
-//! Rehearsals: tests of sagas that inject each possible fault once. With the feature `testing`. The database of a
-//! rehearsal needs its own feature: `in-memory` or `embedded`.
+//! Tests of sagas, with the feature `testing`: rehearsals, which inject each possible fault once, and the lock file of a program
+//! ([`assert_lock!`]), which says what a change breaks. The database of a rehearsal needs its own feature: `in-memory` or
+//! `embedded`.
 //!
 //! Each function of this module runs a *rehearsal*, which you write, many times: first without a fault, and then once
 //! for each place where a fault is possible, with exactly that fault. The rehearsal gets a [`Builder`] to start from,
@@ -32,13 +33,16 @@
 //! Exhaustive fault injection is an old way to test storage engines; SQLite's tests do it for each allocation and
 //! each write.
 
+mod lock;
 mod rehearsal;
 
 use std::fmt;
 
 use scoop_core::{Error, Result};
 
+pub use self::lock::{ChangeClass, LockChange, LockError, check_lock};
 use crate::Builder;
+pub use crate::assert_lock;
 use rehearsal::InjectedFault;
 pub(crate) use rehearsal::{CommitToken, Rehearsal};
 

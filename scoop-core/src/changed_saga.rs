@@ -1,0 +1,121 @@
+//! What a change of a saga does to the runs that are under way, before any of them meets it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::changed_definition::{position_in, resume};
+use crate::{Definition, Lineage, RecordedStep, Run, Stuck, Suspension};
+
+impl Definition {
+    /// Why runs that began under a definition with these steps cannot go on under this one: each reason once, in the order of
+    /// the steps after which they stop.
+    ///
+    /// A run may have completed any of the steps, and each of them once; jumps are not considered.
+    ///
+    /// ```
+    /// # extern crate scoop_core as scoop;
+    /// use scoop::{Definition, StepDefinition};
+    ///
+    /// const THEN: &[StepDefinition] = &[StepDefinition::new("reserve"), StepDefinition::new("ship")];
+    /// const NOW: &[StepDefinition] = &[StepDefinition::new("book"), StepDefinition::new("ship")];
+    /// let then = Definition::new("checkout", "orders.placed", THEN);
+    /// let now = Definition::new("checkout", "orders.placed", NOW);
+    /// assert!(now.strands(&then.recorded_steps())[0].to_string().contains("#[step(was = \"reserve\")]"));
+    /// assert!(then.strands(&then.recorded_steps()).is_empty());
+    /// ```
+    pub fn strands(&self, recorded: &[RecordedStep]) -> Vec<Stuck> {
+        let mut found: Vec<Stuck> = vec![];
+        for (at, completed) in recorded.iter().enumerate() {
+            let forward = resume(self, &self.run_after(recorded, at), &suspension(completed)).err();
+            let is_lost = completed.compensated && position_in(self, completed).is_none();
+            let backward = is_lost.then(|| {
+                let (saga, step) = (self.saga.to_string(), completed.name.clone());
+                Stuck::NoCompensation { saga, step }
+            });
+            for stuck in forward.into_iter().chain(backward) {
+                if !found.contains(&stuck) {
+                    found.push(stuck);
+                }
+            }
+        }
+        found
+    }
+
+    /// A run that has completed the steps up to this one, of a definition with these steps.
+    fn run_after(&self, recorded: &[RecordedStep], at: usize) -> Run {
+        let lineage = Lineage::root(Uuid::nil()).child(Uuid::max());
+        let completed = || recorded[..=at].iter().map(|step| step.name.clone());
+        Run {
+            recorded: Some(Arc::from(recorded)),
+            completions: completed().map(|step| (step, 1)).collect(),
+            outputs: completed().map(|step| (step, Value::Null)).collect(),
+            ..Run::new(lineage, Uuid::nil(), &*self.saga)
+        }
+    }
+}
+
+fn suspension(completed: &RecordedStep) -> Suspension {
+    Suspension { step: completed.name.clone(), jump: None, iteration: 0, handler_iteration: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::StepDefinition;
+
+    fn definition(steps: Vec<StepDefinition>) -> Definition {
+        Definition { steps: steps.into(), ..Definition::new("saga", "topic", &[]) }
+    }
+
+    fn plain(names: &[&'static str]) -> Definition {
+        definition(names.iter().map(|name| StepDefinition::new(name)).collect())
+    }
+
+    fn strands(then: &Definition, now: &Definition) -> Vec<String> {
+        now.strands(&then.recorded_steps()).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn change_that_runs_can_follow_strands_none() {
+        let then = plain(&["a", "b", "c"]);
+        for now in [plain(&["a", "b", "c", "d"]), plain(&["a", "c"]), plain(&["new", "a", "b", "c"])] {
+            assert_eq!(strands(&then, &now), [""; 0], "{now:?}");
+        }
+        let renamed = definition(vec![
+            StepDefinition::new("a"),
+            StepDefinition::new("beta").formerly(&["b"]),
+            StepDefinition::new("c"),
+        ]);
+        assert_eq!(strands(&then, &renamed), [""; 0]);
+    }
+
+    #[test]
+    fn each_reason_is_told_once() {
+        let then = plain(&["a", "b", "c"]);
+        let [replaced] = &strands(&then, &plain(&["a", "beta", "c"]))[..] else { panic!("one reason") };
+        assert!(replaced.contains("`#[step(was = \"b\")]`"), "{replaced}");
+        let moved = strands(&then, &plain(&["c", "a", "b"]));
+        assert!(!moved.is_empty() && moved.iter().all(|why| why.contains("step `c` was moved")), "{moved:?}");
+    }
+
+    #[test]
+    fn removed_compensation_strands_the_rollback() {
+        let then = definition(vec![StepDefinition::new("a").compensated(), StepDefinition::new("b")]);
+        let [why] = &strands(&then, &plain(&["b"]))[..] else { panic!("one reason") };
+        assert!(why.contains("has no step `a`, which has a compensation"), "{why}");
+    }
+
+    #[test]
+    fn value_of_an_inserted_step_strands_runs_behind_it() {
+        let then = plain(&["a", "b"]);
+        let now = definition(vec![
+            StepDefinition::new("new"),
+            StepDefinition::new("a"),
+            StepDefinition::new("b").needing(&["new"]),
+        ]);
+        let [why] = &strands(&then, &now)[..] else { panic!("one reason") };
+        assert!(why.contains("takes what `new` returns"), "{why}");
+    }
+}

@@ -1,0 +1,225 @@
+//! What a change of a type does to the values that are stored already.
+
+use scoop_core::Escaped;
+
+use super::{Place, Places, places, required_fields};
+
+/// Why a type of the shape `now` may not read what one of the shape `then` has written, a text for each place; empty if nothing is
+/// known to. A shape has no conditions of the type's own.
+pub(crate) fn unreadable(then: &str, now: &str) -> Vec<String> {
+    let [then, now] =
+        [then, now].map(|shape| Shape { places: places(shape), required: required_fields(shape) });
+    let mut found = vec![];
+    Change { then: &then, now: &now }.at(&mut vec![], &mut vec![], "", &mut found);
+    found
+}
+
+struct Shape {
+    places: Places,
+    required: super::Required,
+}
+
+impl Shape {
+    fn requires(&self, path: &[usize], name: &String) -> bool {
+        self.required.get(path).is_some_and(|required| required.contains(name))
+    }
+}
+
+struct Change<'a> {
+    then: &'a Shape,
+    now: &'a Shape,
+}
+
+impl Change<'_> {
+    /// Compares a place with one of the other shape. A place that a shape does not have accepts any value.
+    fn at(&self, then: &mut Vec<usize>, now: &mut Vec<usize>, named: &str, found: &mut Vec<String>) {
+        let (Some(was), Some(is)) = (self.then.places.get(&**then), self.now.places.get(&**now)) else {
+            return;
+        };
+        let field = |name: &str| if named.is_empty() { name.to_owned() } else { format!("{named}.{name}") };
+        let what = if named.is_empty() { "it".to_owned() } else { format!("`{}`", Escaped(named)) };
+        match (was, is) {
+            (Place::Kind(any), _) | (_, Place::Kind(any)) if any == "any" => {}
+            (Place::Kind(was), Place::Kind(is)) if was == "option" && is == "option" => {
+                self.below((then, 0), (now, 0), named, found);
+            }
+            (_, Place::Kind(is)) if is == "option" => {
+                now.push(0);
+                self.at(then, now, named, found);
+                now.pop();
+            }
+            (Place::Kind(was), _) if was == "option" => found.push(format!("{what} may be null")),
+            (Place::Fields(were), Place::Fields(are)) => {
+                for (part, name) in are.iter().enumerate() {
+                    match were.iter().position(|it| it == name) {
+                        Some(before) => {
+                            if self.now.requires(now, name)
+                                && !self.then.requires(then, name)
+                                && !self.then.required.is_empty()
+                            {
+                                found.push(format!("`{}` may be missing", Escaped(&field(name))));
+                            }
+                            self.below((then, before), (now, part), &field(name), found);
+                        }
+                        None if self.now.requires(now, name) => {
+                            found.push(format!("`{}` is missing", Escaped(&field(name))));
+                        }
+                        None => {}
+                    }
+                }
+            }
+            (Place::Variants { names: were, .. }, Place::Variants { names: are, others }) => {
+                for (before, name) in were.iter().enumerate() {
+                    match are.iter().position(|it| it == name) {
+                        Some(part) => self.below((then, before), (now, part), &field(name), found),
+                        None if !others => {
+                            found.push(format!("{what} may be {name:?}, which is none of {are:?}"))
+                        }
+                        None => {}
+                    }
+                }
+            }
+            (Place::Tuple(before), Place::Tuple(after)) if before == after => {
+                self.below((then, 0), (now, 0), &field("0"), found);
+            }
+            (Place::Kind(was), Place::Kind(is)) if was == is => {
+                if matches!(&**is, "sequence" | "map") {
+                    self.below((then, 0), (now, 0), &field("0"), found);
+                }
+            }
+            (Place::Kind(was), Place::Kind(is)) if widens(was, is) => {}
+            (was, is) => found.push(format!("{what} was {} and is {}", in_words(was), in_words(is))),
+        }
+    }
+
+    fn below(
+        &self,
+        (then, before): (&mut Vec<usize>, usize),
+        (now, after): (&mut Vec<usize>, usize),
+        named: &str,
+        found: &mut Vec<String>,
+    ) {
+        then.push(before);
+        now.push(after);
+        self.at(then, now, named, found);
+        then.pop();
+        now.pop();
+    }
+}
+
+/// Whether each value of the first kind is one of the second.
+fn widens(was: &str, is: &str) -> bool {
+    let bits = |kind: &str| kind[1..].parse::<u32>().ok();
+    match (was.as_bytes().first(), is.as_bytes().first()) {
+        (Some(b'u'), Some(b'u')) | (Some(b'i'), Some(b'i')) | (Some(b'f'), Some(b'f')) => {
+            bits(was).zip(bits(is)).is_some_and(|(was, is)| was <= is)
+        }
+        (Some(b'u'), Some(b'i')) => bits(was).zip(bits(is)).is_some_and(|(was, is)| was < is),
+        (Some(b'u' | b'i'), Some(b'f')) => bits(was).zip(bits(is)).is_some(),
+        _ => was == "char" && is == "string",
+    }
+}
+
+fn in_words(place: &Place) -> String {
+    match place {
+        Place::Fields(names) => format!("an object with the fields {names:?}"),
+        Place::Variants { names, .. } => format!("one of {names:?}"),
+        Place::Tuple(len) => format!("a list of {len}"),
+        Place::Kind(kind) => super::an(kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use scoop_core::Stored;
+    use serde::{Deserialize, Serialize};
+
+    use super::super::described;
+    use super::*;
+
+    fn told<Then: Stored, Now: Stored>() -> Vec<String> {
+        unreadable(&described::<Then>(), &described::<Now>())
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Order {
+        number: u32,
+        note: Option<String>,
+        way: Way,
+        lines: Vec<Line>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    enum Way {
+        Post,
+        Courier { name: String },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Line {
+        sku: String,
+        count: u8,
+    }
+
+    mod now {
+        use super::*;
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) struct Wider {
+            number: u64,
+            note: Option<String>,
+            way: Way,
+            lines: Vec<Line>,
+            gift: Option<bool>,
+            #[serde(default)]
+            tags: BTreeMap<String, String>,
+        }
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) struct Narrower {
+            number: i8,
+            note: String,
+            way: OnlyPost,
+            lines: Vec<Counted>,
+            customer: u64,
+        }
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) enum OnlyPost {
+            Post,
+        }
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) struct Counted {
+            count: String,
+        }
+    }
+
+    #[test]
+    fn type_that_reads_more_reads_what_was_stored() {
+        assert_eq!(told::<Order, Order>(), [""; 0]);
+        assert_eq!(told::<Order, now::Wider>(), [""; 0]);
+        assert_eq!(told::<Line, Option<Line>>(), [""; 0]);
+        assert_eq!(told::<Order, serde_json::Value>(), [""; 0]);
+    }
+
+    #[test]
+    fn each_place_that_cannot_be_read_is_told() {
+        assert_eq!(
+            told::<Order, now::Narrower>(),
+            [
+                "`number` was a u32 and is an i8",
+                "`note` may be missing",
+                "`note` may be null",
+                "`way` may be \"Courier\", which is none of [\"Post\"]",
+                "`lines.0.count` was a u8 and is a string",
+                "`customer` is missing",
+            ]
+        );
+        assert_eq!(told::<Option<u8>, u8>(), ["it may be null"]);
+        assert_eq!(told::<(u8, u8), (u8, u8, u8)>(), ["it was a list of 2 and is a list of 3"]);
+        assert_eq!(told::<u8, Line>(), ["it was a u8 and is an object with the fields [\"sku\", \"count\"]"]);
+    }
+}
