@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, redeliver, retire,
-    run_requests, runs, serve, signal, timeline, topology, tree, trigger,
+    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, redeliver, register,
+    retire, run_requests, runs, serve, signal, timeline, topology, tree, trigger,
 };
 use crate::connection::Connection;
 
@@ -84,6 +84,7 @@ pub(crate) enum ClientCommand {
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Pauses(pause::PausesArgs),
+    Register(register::RegisterArgs),
     Retire(retire::RetireArgs),
     Topology(topology::TopologyArgs),
     Timeline(timeline::TimelineArgs),

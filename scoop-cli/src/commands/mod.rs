@@ -16,6 +16,7 @@ mod payload;
 pub(crate) mod prune;
 mod records;
 pub(crate) mod redeliver;
+pub(crate) mod register;
 pub(crate) mod retire;
 pub(crate) mod run_requests;
 pub(crate) mod runs;
@@ -74,6 +75,7 @@ async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Res
         ClientCommand::Pause(args) => pause::pause(scoop, output, args).await,
         ClientCommand::Resume(args) => pause::resume(scoop, output, args).await,
         ClientCommand::Pauses(pause::PausesArgs {}) => pause::list(scoop, output).await,
+        ClientCommand::Register(args) => register::register(scoop, output, args).await,
         ClientCommand::Retire(args) => retire::retire(scoop, output, args).await,
         ClientCommand::Topology(args) => topology::show(scoop, output, args).await,
         ClientCommand::Timeline(args) => timeline::show(scoop, output, args).await,

@@ -466,6 +466,39 @@ async fn handler_without_a_program_is_retired() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn handlers_of_a_lock_file_are_registered_before_their_program_starts() {
+    let mut shop = Shop::open().await;
+    let file = std::env::temp_dir().join(format!("scoop-register-{}.lock", std::process::id()));
+    let path = file.to_str().unwrap().to_owned();
+    let lock = r#"{"sagas": {"payments": {"topics": ["shop.payments"]}, "letters": {"topics": ["shop.letters"], "was": ["mail"]}}}"#;
+    std::fs::write(&file, lock).unwrap();
+    shop.run(&["launch", "shop.letters", "7", "--yes"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no handler is subscribed to topic `shop.letters` (add --without-handler to launch the message all the same); there are `shop.orders`, `shop.payments`
+    "#]]);
+    shop.run(&["register", &path, "--dry-run"]).await.shows(expect![[r#"
+        would register 1 handler: `letters` on `shop.letters`
+    "#]]);
+    shop.run(&["register", &path, "--yes", "--json"]).await.shows(expect![[r#"
+        {"topic":"shop.letters","saga":"letters"}
+    "#]]);
+    shop.run(&["register", &path, "--yes"]).await.shows(expect![[r#"
+        nothing to do: 2 handlers registered already
+    "#]]);
+    shop.run(&["launch", "shop.letters", "7", "--yes", "--json"]).await.shows(expect![[r#"
+        {"hierarchy":"<id 1>","message":"<id 2>","outcome":null,"text":null}
+    "#]]);
+    shop.run(&["retire", "shop.letters", "letters", "--yes"]).await.shows(expect![[r#"
+        retired; 1 run has not begun, 0 were dropped
+    "#]]);
+    std::fs::write(&file, "[]").unwrap();
+    let refused = shop.run(&["register", &path, "--yes"]).await;
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(refused.code, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("this is no lock file of a program"), "{}", refused.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn saga_with_a_living_worker_is_retired_by_force_only() {
     let mut shop = Shop::open().await;
     let retire = ["retire", "shop.payments", "payments"];

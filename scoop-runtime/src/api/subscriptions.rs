@@ -5,9 +5,13 @@ use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
+use crate::api::Keep;
+use crate::saga::MessageSettings;
+use crate::saga::registry::SubscribedSaga;
 use crate::store::{PendingRuns, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
+use crate::util::payload::check_topic;
 use crate::{QueueLength, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
 
 /// The number of events among which launches are looked for.
@@ -263,6 +267,42 @@ impl Scoop {
                 Store::Memory(_) => Ok(vec![]),
             };
             lacking.map_err(GivenUp::error("the rights of the role were checked"))
+        }
+        .boxed()
+    }
+
+    /// Registers a handler of a program that has not started yet: messages launched from now on wait for it. `was` are former names
+    /// of the saga, under which it is not registered any more. A handler that is registered stays so.
+    ///
+    /// A program registers its handlers when it starts. Then it also records for how long their hierarchies are kept, which is
+    /// the default time until then, and the fields that operators must not see.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the handler may be registered even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// scoop.register_handler("orders.placed", "newsletter", &[]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn register_handler(
+        &self,
+        topic: impl Into<String>,
+        handler: impl Into<String>,
+        was: &[String],
+    ) -> impl Future<Output = Result<(), RuntimeError>> + Send {
+        let (topic, handler, was) = (topic.into(), handler.into(), was.to_vec());
+        async move {
+            check_topic(&topic, "Scoop::register_handler")?;
+            let handler = SubscribedSaga { topic, handler, was, settings: MessageSettings::default() };
+            let register = |_| self.store().register(std::slice::from_ref(&handler), Keep::default());
+            self.patiently(register).await.map_err(GivenUp::error("a handler was registered"))
         }
         .boxed()
     }

@@ -1,0 +1,83 @@
+//! `scoop register`
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use scoop_core::Escaped;
+use scoop_runtime::Scoop;
+use serde::{Deserialize, Serialize};
+
+use crate::consent::Consent;
+use crate::fault::{Exit, Fault};
+use crate::output::{Output, counted};
+
+/// Register the handlers of a program that has not started yet, from its lock file, so that messages wait for it
+///
+/// Messages that are launched from now on get a run for each of the handlers, which begins when the program starts. A program
+/// registers its handlers by itself when it starts; until then, its messages would have no handler. `scoop retire` undoes it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RegisterArgs {
+    /// The lock file of the program
+    file: PathBuf,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// The part of a lock file that is read here.
+#[derive(Deserialize)]
+struct Lock {
+    sagas: BTreeMap<String, Saga>,
+}
+
+#[derive(Deserialize)]
+struct Saga {
+    topics: BTreeSet<String>,
+    #[serde(default)]
+    was: Vec<String>,
+}
+
+/// A handler that was registered.
+#[derive(Serialize)]
+struct RegisterRecord<'a> {
+    topic: &'a str,
+    saga: &'a str,
+}
+
+/// Registers the handlers that are not registered yet.
+pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) -> Result<Exit, Fault> {
+    let RegisterArgs { file, consent } = args;
+    let unfit = |why: String| Fault::Usage(format!("{}: {why}", file.display()));
+    let text = std::fs::read_to_string(&file).map_err(|error| unfit(error.to_string()))?;
+    let lock: Lock = serde_json::from_str(&text)
+        .map_err(|error| unfit(format!("this is no lock file of a program: {error}")))?;
+    let listed = scoop.handlers().await?;
+    let each = || {
+        lock.sagas.iter().flat_map(|(name, saga)| saga.topics.iter().map(move |topic| (topic, name, saga)))
+    };
+    let is_new = |(topic, name, _): &(&String, &String, &Saga)| {
+        !listed.iter().any(|it| it.topic == **topic && it.handler == **name)
+    };
+    let new: Vec<_> = each().filter(is_new).collect();
+    let handlers = |count: usize| counted(count, "handler", "handlers");
+    if new.is_empty() {
+        if !output.json {
+            output.line(format_args!("nothing to do: {} registered already", handlers(each().count())))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let named: Vec<_> = new.iter().map(|(topic, name, _)| format!("`{name}` on `{topic}`")).collect();
+    let change = format!("register {}: {}", handlers(new.len()), Escaped(&named.join(", ")));
+    if !consent.to(output, &change)? {
+        return Ok(Exit::Done);
+    }
+    for (topic, name, saga) in &new {
+        scoop.register_handler(*topic, *name, &saga.was).await?;
+        if output.json {
+            output.record(&RegisterRecord { topic, saga: name })?;
+        }
+    }
+    if !output.json {
+        output.line(format_args!("registered {}", handlers(new.len())))?;
+    }
+    Ok(Exit::Done)
+}
