@@ -12,7 +12,8 @@ impl Definition {
     /// Why runs that began under a definition with these steps cannot go on under this one: each reason once, in the order of
     /// the steps after which they stop.
     ///
-    /// A run may have completed any of the steps, and each of them once; jumps are not considered.
+    /// A run may have completed any of the steps, and each of them once; jumps are not considered. `returns` says whether a
+    /// step returned a value then.
     ///
     /// ```
     /// # extern crate scoop_core as scoop;
@@ -22,13 +23,16 @@ impl Definition {
     /// const NOW: &[StepDefinition] = &[StepDefinition::new("book"), StepDefinition::new("ship")];
     /// let then = Definition::new("checkout", "orders.placed", THEN);
     /// let now = Definition::new("checkout", "orders.placed", NOW);
-    /// assert!(now.strands(&then.recorded_steps())[0].to_string().contains("#[step(was = \"reserve\")]"));
-    /// assert!(then.strands(&then.recorded_steps()).is_empty());
+    /// let none = |_: &str| false;
+    /// assert!(now.strands(&then.recorded_steps(), none)[0].to_string().contains("#[step(was = \"reserve\")]"));
+    /// assert!(then.strands(&then.recorded_steps(), none).is_empty());
     /// ```
-    pub fn strands(&self, recorded: &[RecordedStep]) -> Vec<Stuck> {
+    pub fn strands(&self, recorded: &[RecordedStep], returns: impl Fn(&str) -> bool) -> Vec<Stuck> {
         let mut found: Vec<Stuck> = vec![];
         for (at, completed) in recorded.iter().enumerate() {
-            let forward = resume(self, &self.run_after(recorded, at), &suspension(completed)).err();
+            let mut run = self.run_after(recorded, at);
+            run.outputs.retain(|step, _| returns(step));
+            let forward = resume(self, &run, &suspension(completed)).err();
             let is_lost = completed.compensated && position_in(self, completed).is_none();
             let backward = is_lost.then(|| {
                 let (saga, step) = (self.saga.to_string(), completed.name.clone());
@@ -74,7 +78,7 @@ mod tests {
     }
 
     fn strands(then: &Definition, now: &Definition) -> Vec<String> {
-        now.strands(&then.recorded_steps()).iter().map(ToString::to_string).collect()
+        now.strands(&then.recorded_steps(), |step| step != "silent").iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -117,5 +121,14 @@ mod tests {
         ]);
         let [why] = &strands(&then, &now)[..] else { panic!("one reason") };
         assert!(why.contains("takes what `new` returns"), "{why}");
+    }
+
+    #[test]
+    fn value_that_a_step_did_not_return_strands_runs_behind_it() {
+        let then = plain(&["silent", "b"]);
+        let now =
+            definition(vec![StepDefinition::new("silent"), StepDefinition::new("b").needing(&["silent"])]);
+        let [why] = &strands(&then, &now)[..] else { panic!("one reason") };
+        assert!(why.contains("takes what `silent` returns"), "{why}");
     }
 }

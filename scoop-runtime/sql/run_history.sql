@@ -8,7 +8,7 @@
 WITH
 -- the newest execution of a run that went on anew: the history begins with it
 begun AS MATERIALIZED (
-    SELECT x.began_at, x.suspensions, x.message_id
+    SELECT x.began_at, x.suspensions, x.number, x.message_id
     FROM scoop.execution x
     WHERE x.run = $1
     ORDER BY x.number DESC
@@ -81,10 +81,11 @@ SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitte
            WHERE scoop.run_id(cooperation_lineage) = $1 AND handler_name = $2
        ) END AS outputs,
        (SELECT began_at FROM begun) AS began_at, (SELECT suspensions FROM begun) AS former,
+       (SELECT number FROM begun) AS execution,
        (SELECT m.payload FROM scoop.message m WHERE m.id = (SELECT message_id FROM begun)) AS payload
 FROM newest n CROSS JOIN bounds b
 UNION ALL
 SELECT r.step, NULL, r.handling, r.definition, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at,
-       r.id, NULL, NULL, NULL, NULL, NULL, NULL
+       r.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM recorded r
 ORDER BY created_at DESC NULLS FIRST

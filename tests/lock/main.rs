@@ -72,6 +72,24 @@ impl Checkout {
     }
 }
 
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "orders.picked")]
+struct OrderPicked {
+    order: u64,
+}
+
+#[derive(Default)]
+struct Shipping;
+
+#[saga]
+#[subscribes(join(OrderPlaced, OrderPicked, by = order))]
+impl Shipping {
+    #[step]
+    async fn ship(&self, _: &mut Scope<'_>, _: &ShippingMessage) -> Result<()> {
+        Ok(())
+    }
+}
+
 const FILE: &str = "tests/lock/saga.lock";
 
 #[test]
@@ -126,7 +144,7 @@ fn remove(list: &mut Value, at: usize) {
 
 #[test]
 fn what_is_new_is_safe() {
-    let told = only(|lock| lock["sagas"] = json!({}));
+    let told = only(|lock| drop(lock["sagas"].as_object_mut().unwrap().remove("checkout")));
     assert_eq!(told, "safe: saga `checkout` is new");
     let told = only(|lock| remove(&mut lock["sagas"]["checkout"]["steps"], 3));
     assert!(told.starts_with("safe: saga `checkout` has other steps: "), "{told}");
@@ -151,8 +169,9 @@ fn type_that_reads_what_was_stored_is_safe() {
 #[test]
 fn name_that_is_lost_needs_was() {
     let told = only(|lock| {
-        let saga = lock["sagas"]["checkout"].clone();
-        lock["sagas"] = json!({ "buying": saga });
+        let sagas = lock["sagas"].as_object_mut().unwrap();
+        let saga = sagas.remove("checkout").unwrap();
+        sagas.insert("buying".into(), saga);
     });
     assert_eq!(
         told,
@@ -170,6 +189,23 @@ fn what_strands_runs_breaks_runs_under_way() {
     assert!(told.starts_with("breaks runs under way: saga `mailing` is gone"), "{told}");
     let told = only(|lock| lock["sagas"]["checkout"]["topics"] = json!(["orders.placed", "orders"]));
     assert!(told.starts_with("breaks runs under way: saga `checkout` has left topic `orders`"), "{told}");
+    let told = only(|lock| lock["sagas"]["checkout"]["steps"][1]["awaits"] = json!("payments.received"));
+    assert!(told.contains("does not await signal `payments.received` any more"), "{told}");
+    let told = only(|lock| lock["sagas"]["checkout"]["steps"][3]["was"] = json!(["send"]));
+    assert!(told.contains("step `ship` has lost its former name `send`"), "{told}");
+    // The compensation of `reserve` takes what it returns, and so does `ship`.
+    let told =
+        Other::of(|lock| drop(lock["sagas"]["checkout"]["types"].as_object_mut().unwrap().remove("reserve")))
+            .told();
+    assert_eq!(told.iter().filter(|it| it.starts_with("breaks runs under way")).count(), 2, "{told:#?}");
+    assert!(told[0].contains("takes what `reserve` returns"), "{told:#?}");
+    let told = only(|lock| {
+        lock["sagas"]["shipping (join)"]["topics"] = json!(["orders.picked", "orders.placed", "orders"])
+    });
+    assert!(
+        told.starts_with("breaks runs under way: saga `shipping (join)` has left topic `orders`"),
+        "{told}"
+    );
     let told = only(|lock| lock["sagas"]["checkout"]["steps"][3]["compensated"] = json!(true));
     assert!(told.contains("step `ship` has no compensation any more"), "{told}");
     let told = Other::of(|lock| {

@@ -14,7 +14,8 @@ use crate::output::{Output, counted};
 /// Register the handlers of a program that has not started yet, from its lock file, so that messages wait for it
 ///
 /// Messages that are launched from now on get a run for each of the handlers, which begins when the program starts. A program
-/// registers its handlers by itself when it starts; until then, its messages would have no handler. `scoop retire` undoes it.
+/// registers its handlers by itself when it starts; until then, its messages would have no handler. A saga that is registered under
+/// a former name is left out: its program renames it when it starts. `scoop retire` undoes a registration.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RegisterArgs {
     /// The lock file of the program
@@ -54,8 +55,9 @@ pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) 
     let each = || {
         lock.sagas.iter().flat_map(|(name, saga)| saga.topics.iter().map(move |topic| (topic, name, saga)))
     };
-    let is_new = |(topic, name, _): &(&String, &String, &Saga)| {
-        !listed.iter().any(|it| it.topic == **topic && it.handler == **name)
+    let is_new = |(topic, name, saga): &(&String, &String, &Saga)| {
+        let is_known = |handler: &String| handler == *name || saga.was.contains(handler);
+        !listed.iter().any(|it| it.topic == **topic && is_known(&it.handler))
     };
     let new: Vec<_> = each().filter(is_new).collect();
     let handlers = |count: usize| counted(count, "handler", "handlers");
@@ -70,8 +72,8 @@ pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) 
     if !consent.to(output, &change)? {
         return Ok(Exit::Done);
     }
-    for (topic, name, saga) in &new {
-        scoop.register_handler(*topic, *name, &saga.was).await?;
+    for (topic, name, _) in &new {
+        scoop.register_handler(*topic, *name).await?;
         if output.json {
             output.record(&RegisterRecord { topic, saga: name })?;
         }

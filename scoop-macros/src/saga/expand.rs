@@ -183,7 +183,7 @@ fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
     let shapes: Vec<_> = shapes.collect();
     (!shapes.is_empty()).then(|| {
         quote! {
-            fn value_shapes() -> ::std::vec::Vec<::std::string::String> {
+            fn value_shapes() -> ::std::vec::Vec<::scoop::__private::StoredType> {
                 use ::scoop::__private::{shape_of, stored};
                 ::std::vec![#(#shapes),*]
             }

@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::api::Keep;
 use crate::saga::MessageSettings;
 use crate::saga::registry::SubscribedSaga;
-use crate::store::{PendingRuns, Store};
+use crate::store::{HandlerList, PendingRuns, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
 use crate::util::payload::check_topic;
@@ -271,11 +271,12 @@ impl Scoop {
         .boxed()
     }
 
-    /// Registers a handler of a program that has not started yet: messages launched from now on wait for it. `was` are former names
-    /// of the saga, under which it is not registered any more. A handler that is registered stays so.
+    /// Registers a handler of a program that has not started yet: messages launched from now on wait for it. A handler that is
+    /// registered stays as it is. Do not register a saga under a new name while it is registered under a former one: its program
+    /// renames it when it starts.
     ///
     /// A program registers its handlers when it starts. Then it also records for how long their hierarchies are kept, which is
-    /// the default time until then, and the fields that operators must not see.
+    /// for ever until then, and the fields that operators must not see.
     ///
     /// # Errors
     ///
@@ -287,7 +288,7 @@ impl Scoop {
     ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// scoop.register_handler("orders.placed", "newsletter", &[]).await?;
+    /// scoop.register_handler("orders.placed", "newsletter").await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -295,13 +296,19 @@ impl Scoop {
         &self,
         topic: impl Into<String>,
         handler: impl Into<String>,
-        was: &[String],
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send {
-        let (topic, handler, was) = (topic.into(), handler.into(), was.to_vec());
+        let (topic, handler) = (topic.into(), handler.into());
         async move {
             check_topic(&topic, "Scoop::register_handler")?;
-            let handler = SubscribedSaga { topic, handler, was, settings: MessageSettings::default() };
-            let register = |_| self.store().register(std::slice::from_ref(&handler), Keep::default());
+            let of_topic = HandlerList { topic: Some(topic.clone()), ..HandlerList::default() };
+            let listed = self.patiently(|_| self.store().listed_handlers(&of_topic)).await;
+            let listed = listed.map_err(GivenUp::error("the handlers were listed"))?;
+            if listed.iter().any(|it| it.handler == handler) {
+                return Ok(());
+            }
+            let handler =
+                SubscribedSaga { topic, handler, was: vec![], settings: MessageSettings::default() };
+            let register = |_| self.store().register(std::slice::from_ref(&handler), Keep::forever());
             self.patiently(register).await.map_err(GivenUp::error("a handler was registered"))
         }
         .boxed()

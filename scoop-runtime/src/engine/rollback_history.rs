@@ -86,7 +86,7 @@ impl<'a> Log<'a> {
         let history = self.store.history(&self.names, &self.definition.saga, run, self.limit).await?;
         let message = history.execution.map(|execution| {
             run.execution.after = Some(execution.after);
-            run.execution.suspensions = execution.suspensions;
+            (run.execution.suspensions, run.execution.number) = (execution.suspensions, execution.number);
             execution.payload
         });
         let plan = match history.window {

@@ -13,8 +13,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::children::reply_name;
+use super::shape::StoredType;
 use super::sql_entity::{Erased, Table};
-use super::{RetryTarget, Saga, Step, StepEnd, shape};
+use super::{RetryTarget, Saga, Step, StepEnd};
 use crate::{Retry, Scope};
 
 /// The name of the step that gets information from outside, if there is one.
@@ -95,8 +96,8 @@ pub trait Command: Message<Reply = Decision<Self::Accepted, Self::Rejected>> {
         None
     }
 
-    /// Decides, as a function of these values alone. `id` is that of the command: of its hierarchy, or of its message if a
-    /// step launched it.
+    /// Decides, as a function of these values alone. `id` is that of the command: of its message if a step launched it as a
+    /// child, otherwise of its hierarchy.
     fn decide(
         &self,
         entity: &Self::Entity,
@@ -164,9 +165,9 @@ impl<C: Command> Saga for Decider<C> {
         if fetches { C::fetch_retry() } else { None }
     }
 
-    fn value_shapes() -> Vec<String> {
-        let (fetched, entity) = (shape::described::<C::Fetched>(), shape::described::<C::Entity>());
-        vec![format!("{FETCH}\n{fetched}"), format!("entity {}\n{entity}", C::Entity::NAME)]
+    fn value_shapes() -> Vec<StoredType> {
+        let entity = StoredType::of::<C::Entity>(format!("entity {}", C::Entity::NAME));
+        vec![StoredType::of::<C::Fetched>(FETCH), entity]
     }
 
     fn invoke<'a>(

@@ -15,8 +15,9 @@ use serde_json::{Map, Value, json};
 
 use super::command::CommandFunctions;
 use super::limits::Limits;
+use super::shape::StoredType;
 use super::{
-    DecodeError, HandledMessage, Handler, MessageSettings, MessageType, RetryTarget, StepEnd, private, shape,
+    DecodeError, HandledMessage, Handler, MessageSettings, MessageType, RetryTarget, StepEnd, private,
 };
 use crate::store::JoinSpec;
 use crate::util::payload::{has_number_beyond, storable};
@@ -48,7 +49,7 @@ pub trait JoinedBy<M> {
 pub struct JoinMember {
     pub(super) topic: &'static str,
     key: fn(&Value) -> serde_json::Result<String>,
-    shape: fn() -> String,
+    pub(crate) shape: fn() -> StoredType,
     pub(super) message_type: fn() -> MessageType,
     settings: fn() -> MessageSettings,
 }
@@ -59,7 +60,7 @@ impl JoinMember {
         Self {
             topic: M::TOPIC,
             key: |payload| M::read_stored(payload).map(|message| T::key(&message)),
-            shape: || format!("{}\n{}", M::TOPIC, shape::of::<M>()),
+            shape: || StoredType::of::<M>(format!("message {}", M::TOPIC)),
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
             settings: MessageSettings::of::<M>,
         }
@@ -182,6 +183,12 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
+    /// The types of the messages that it records.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stored_types(&self) -> Vec<StoredType> {
+        self.members.iter().map(|member| (member.shape)()).collect()
+    }
+
     /// The collector of a saga with these names, the first one first.
     pub(super) fn new(join: &Join, saga: &str) -> Self {
         let Join { topic, members, within } = *join;
@@ -236,7 +243,7 @@ impl Handler for Collector {
     }
 
     fn types(&self) -> Vec<String> {
-        self.members.iter().map(|member| (member.shape)()).collect()
+        self.members.iter().map(|member| (member.shape)().text()).collect()
     }
 
     fn timeout(&self, _: usize) -> Option<Duration> {

@@ -24,6 +24,7 @@ use futures_util::future::BoxFuture;
 use scoop_core::{Definition, Entity, Failure, JoinIncomplete, KeepTimes, Message, Next, Result, Schedule};
 use serde_json::Value;
 
+use self::shape::StoredType;
 use crate::{Retry, Scope};
 
 /// A saga: a handler of one message type, written as a list of steps.
@@ -78,7 +79,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// The shapes of the values of its steps, each with the name of the step.
     #[doc(hidden)]
-    fn value_shapes() -> Vec<String> {
+    fn value_shapes() -> Vec<StoredType> {
         vec![]
     }
 
@@ -198,7 +199,7 @@ pub struct HandledMessage<T> {
     /// Decodes the message from its stored payload.
     decode: fn(&Value) -> Result<T, DecodeError>,
     /// The shapes of the stored message and of its stored replies.
-    shapes: fn() -> Vec<String>,
+    shapes: fn() -> Vec<StoredType>,
     message_type: fn() -> MessageType,
     settings: fn() -> MessageSettings,
 }
@@ -240,8 +241,8 @@ impl<T> HandledMessage<T> {
             decode: |payload| Ok(T::from(M::read_stored(payload)?)),
             shapes: || {
                 let (topic, many) = (M::TOPIC, if M::MANY_REPLIES { "replies" } else { "reply" });
-                let message = format!("message {topic}\n{}", shape::described::<M>());
-                vec![message, format!("{many} to {topic}\n{}", shape::of::<M::Reply>())]
+                let reply = StoredType::of::<M::Reply>(format!("{many} to {topic}"));
+                vec![StoredType::of::<M>(format!("message {topic}")), reply]
             },
             message_type: || (TypeId::of::<M>(), std::any::type_name::<M>()),
             settings: MessageSettings::of::<M>,
@@ -380,7 +381,7 @@ impl<S: Saga> Handler for S {
     }
 
     fn types(&self) -> Vec<String> {
-        types_of::<S>()
+        types_of::<S>().iter().map(StoredType::text).collect()
     }
 
     fn timeout(&self, step: usize) -> Option<Duration> {
@@ -468,7 +469,7 @@ impl<S: Saga> Handler for S {
     }
 }
 
-fn types_of<S: Saga>() -> Vec<String> {
+fn types_of<S: Saga>() -> Vec<StoredType> {
     let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.shapes)());
     messages.chain(S::value_shapes()).collect()
 }
@@ -493,9 +494,9 @@ pub struct Registration {
     settings: fn() -> Vec<MessageSettings>,
     join: fn() -> Option<private::Join>,
     pub(crate) limits: fn() -> limits::Limits,
-    /// As [`Handler::types`].
+    /// The types that it reads from the database and writes there.
     #[cfg(feature = "testing")]
-    pub(crate) types: fn() -> Vec<String>,
+    pub(crate) types: fn() -> Vec<StoredType>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
 }
 
@@ -511,6 +512,11 @@ impl Registration {
     /// messages on it.
     pub(crate) fn collectors(&self, saga: &str) -> Vec<(Definition, MessageType)> {
         (self.join)().map_or_else(Vec::new, |join| join::collectors(&join, saga).collect())
+    }
+
+    /// The former names of its collectors.
+    pub(crate) fn collectors_were(&self) -> Vec<String> {
+        (self.former_names)().iter().map(|was| join::collector_name(was)).collect()
     }
 
     /// The collector of its messages, if it joins them.

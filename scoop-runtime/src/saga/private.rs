@@ -22,7 +22,7 @@ pub use crate::saga::join::{
 };
 pub use crate::saga::limits::Limits;
 pub use crate::saga::retry::Retry;
-use crate::saga::shape;
+pub use crate::saga::shape::StoredType;
 pub use crate::saga::sql_entity::Table;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
 pub use crate::saga::{
@@ -122,7 +122,7 @@ impl<T: Stored> StepValue for T {}
 pub struct Codec<T> {
     write: fn(&T) -> serde_json::Result<Value>,
     read: fn(&Value) -> serde_json::Result<T>,
-    shape: fn() -> String,
+    stored_type: fn(&str) -> StoredType,
 }
 
 impl<T> Codec<T> {
@@ -143,13 +143,13 @@ pub fn stored<T: StepValue>() -> Codec<T> {
     Codec {
         write: |value| Json::to_value(value),
         read: |value| T::read_stored(value),
-        shape: shape::described::<T>,
+        stored_type: |step| StoredType::of::<T>(step),
     }
 }
 
-/// The shape of the values that `step` returns, or of the signal that it awaits.
-pub fn shape_of<T>(codec: Codec<T>, step: &str) -> String {
-    format!("{step}\n{}", (codec.shape)())
+/// The type of the values that `step` returns, or of the signal that it awaits.
+pub fn shape_of<T>(codec: Codec<T>, step: &str) -> StoredType {
+    (codec.stored_type)(step)
 }
 
 /// Executes a step that returns a value for its compensation and for later steps.

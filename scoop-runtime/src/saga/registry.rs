@@ -8,7 +8,6 @@ use std::sync::Arc;
 use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedule};
 
 use crate::api::Keep;
-use crate::saga::join::collector_name;
 use crate::saga::schedule::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
@@ -147,12 +146,7 @@ impl Registry {
                 let collector: Arc<dyn Handler> = Arc::new(collector);
                 let collectors = registration.collectors(&registration.definition().saga);
                 for ((definition, _), settings) in collectors.into_iter().zip(settings) {
-                    add(
-                        definition,
-                        was.iter().map(|was| collector_name(was)).collect(),
-                        settings,
-                        &collector,
-                    );
+                    add(definition, registration.collectors_were(), settings, &collector);
                 }
             }
         }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use scoop_core::{Escaped, Stored};
+use scoop_core::{Escaped, Stored, is_signal_wait};
 use serde::de::value::StrDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor,
@@ -32,11 +32,33 @@ const FIELDS_MAX: usize = 20;
 /// The maximum number of places in a shape.
 const PLACES_MAX: usize = 500;
 
-/// The shape of a type, and the fields without which it reads nothing.
-pub(crate) fn described<T: Stored>() -> String {
-    let shape = of::<T>();
-    let required = required::<T>(&shape);
-    shape + &required
+/// A stored type of a saga, and what it is the type of.
+pub struct StoredType {
+    what: String,
+    shape: fn() -> String,
+    required: fn(&str) -> String,
+}
+
+impl StoredType {
+    pub(crate) fn of<T: Stored>(what: impl Into<String>) -> Self {
+        Self { what: what.into(), shape: of::<T>, required: required::<T> }
+    }
+
+    /// What it is, and its shape; of a signal that a step awaits, with the fields without which it reads nothing. Others have no value
+    /// to be tried with when a program starts.
+    pub(crate) fn text(&self) -> String {
+        let shape = (self.shape)();
+        let required = if is_signal_wait(&self.what) { (self.required)(&shape) } else { String::new() };
+        format!("{}\n{shape}{required}", self.what)
+    }
+
+    /// What it is, and its shape with the fields without which it reads nothing.
+    #[cfg(feature = "testing")]
+    pub(crate) fn described(&self) -> (&str, String) {
+        let shape = (self.shape)();
+        let required = (self.required)(&shape);
+        (&self.what, shape + &required)
+    }
 }
 
 /// The shape of a type: a line for each place, with the names of its fields or variants or the kind of its value. Of
@@ -81,11 +103,13 @@ pub(crate) fn required<T: Stored>(shape: &str) -> String {
     let places = places(shape);
     let reads =
         |value: &Value| catch_unwind(AssertUnwindSafe(|| T::read_stored(value).is_ok())).unwrap_or(false);
-    let sample = sample(&places, &mut vec![]);
+    // A text may be an id or a time.
+    let samples = TEXTS.map(|text| sample(&places, text, &mut vec![]));
     let mut lines = String::new();
-    if !reads(&sample) {
+    let Some(sample) = samples.into_iter().find(|sample| reads(sample)) else {
+        let _ = writeln!(lines, "[] {REQUIRED} {UNKNOWN}");
         return lines;
-    }
+    };
     for (path, place) in &places {
         let Place::Fields(names) = place else { continue };
         let is_needed = |name: &&String| {
@@ -121,6 +145,12 @@ fn required_fields(shape: &str) -> Required {
     };
     shape.lines().filter_map(fields).collect()
 }
+
+/// The texts of samples.
+const TEXTS: [&str; 3] = ["", "00000000-0000-0000-0000-000000000000", "2000-01-01T00:00:00Z"];
+
+/// Stands for the fields of a type that reads no sample.
+const UNKNOWN: &str = "unknown";
 
 /// Marks the fields without which a type reads nothing.
 const REQUIRED: &str = "requires";
@@ -164,23 +194,25 @@ fn parts(path: &str) -> Option<Vec<usize>> {
 }
 
 /// A value of the shape below this path.
-fn sample(places: &Places, path: &mut Vec<usize>) -> Value {
+fn sample(places: &Places, text: &str, path: &mut Vec<usize>) -> Value {
     match places.get(path) {
         Some(Place::Fields(names)) => {
             let fields =
-                names.iter().enumerate().map(|(part, name)| (name.clone(), below(places, path, part)));
+                names.iter().enumerate().map(|(part, name)| (name.clone(), below(places, text, path, part)));
             Value::Object(fields.collect())
         }
         Some(Place::Variants { names, .. }) => match (names.first(), places.get(&[&**path, &[0]].concat())) {
             (Some(name), Some(Place::Kind(kind))) if kind == "unit" => Value::String(name.clone()),
-            (Some(name), _) => Value::Object([(name.clone(), below(places, path, 0))].into_iter().collect()),
+            (Some(name), _) => {
+                Value::Object([(name.clone(), below(places, text, path, 0))].into_iter().collect())
+            }
             (None, _) => Value::Null,
         },
-        Some(Place::Tuple(len)) => Value::Array(vec![below(places, path, 0); *len]),
+        Some(Place::Tuple(len)) => Value::Array(vec![below(places, text, path, 0); *len]),
         Some(Place::Kind(kind)) => match &**kind {
             "bool" => Value::Bool(false),
             "char" => Value::String("0".into()),
-            "string" => Value::String(String::new()),
+            "string" => Value::String(text.to_owned()),
             "sequence" | "bytes" => Value::Array(vec![]),
             "map" => Value::Object(serde_json::Map::new()),
             "option" | "unit" | "any" => Value::Null,
@@ -190,9 +222,9 @@ fn sample(places: &Places, path: &mut Vec<usize>) -> Value {
     }
 }
 
-fn below(places: &Places, path: &mut Vec<usize>, part: usize) -> Value {
+fn below(places: &Places, text: &str, path: &mut Vec<usize>, part: usize) -> Value {
     path.push(part);
-    let value = sample(places, path);
+    let value = sample(places, text, path);
     path.pop();
     value
 }

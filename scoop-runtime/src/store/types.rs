@@ -304,6 +304,8 @@ pub(crate) struct ExecutionHistory {
     pub(crate) after: i64,
     /// The number of suspensions before it.
     pub(crate) suspensions: u32,
+    /// The number of executions before it.
+    pub(crate) number: u32,
     /// Its message.
     pub(crate) payload: Value,
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use self::ChangeClass::{BreaksData, BreaksRuns, NeedsWas, Safe};
 use crate::saga::Registration;
-use crate::saga::shape::unreadable;
+use crate::saga::shape::{StoredType, unreadable};
 
 /// What becomes of runs whose saga no program has.
 const WAITS: &str = "those under way wait for a program that has it";
@@ -136,6 +136,12 @@ pub fn check_lock(file: impl AsRef<Path>) -> Result<(), LockError> {
     let then: Lock = serde_json::from_str(&fs::read_to_string(file).map_err(failed)?)
         .map_err(|source| LockError::Format { file: file.to_owned(), source })?;
     let mut changes = then.changes(&now, &definitions());
+    if changes.is_empty() && then != now {
+        changes.push(LockChange {
+            class: Safe,
+            what: "the file is not written as this program would write it".into(),
+        });
+    }
     changes.sort_by_key(|change| Reverse(change.class));
     if changes.is_empty() { Ok(()) } else { Err(LockError::Changed { file: file.to_owned(), changes }) }
 }
@@ -177,13 +183,25 @@ impl Lock {
                 topics: registration.topics().iter().map(|(of, _)| of.topic.to_string()).collect(),
                 was: (registration.former_names)().iter().map(|was| (*was).to_owned()).collect(),
                 steps: definition.recorded_steps(),
-                types: (registration.types)().iter().map(|described| titled(described)).collect(),
+                types: (registration.types)().iter().map(lines).collect(),
             };
             (definition.saga.into_owned(), locked)
         });
+        // What records the messages of a joined set is a handler of its own.
+        let collectors = inventory::iter::<Registration>().filter_map(|registration| {
+            let (collector, of) = (registration.collector()?, registration.definition());
+            let topics = registration.collectors(&of.saga);
+            let was = registration.collectors_were();
+            let (name, topics) = (
+                topics.first()?.0.saga.to_string(),
+                topics.iter().map(|(of, _)| of.topic.to_string()).collect(),
+            );
+            let types = collector.stored_types().iter().map(lines).collect();
+            Some((name, LockedSaga { topics, was, steps: vec![], types }))
+        });
         let named = |kind| NamedType::all().filter(move |it| it.kind == kind).map(|it| it.name.to_owned());
         Self {
-            sagas: sagas.collect(),
+            sagas: sagas.chain(collectors).collect(),
             context: named(NameKind::ContextKey).collect(),
             signals: named(NameKind::Signal).collect(),
         }
@@ -256,6 +274,21 @@ impl LockedSaga {
             found(Safe, format!("{of} has a further former name, `{was}`"));
         }
         self.step_changes(&of, now, definition, found);
+        for what in now.types.keys().filter(|what| !self.types.contains_key(*what)) {
+            let undone = now.steps.iter().any(|step| step.name == *what && step.compensated);
+            match self.steps.iter().any(|step| step.name == *what) && undone {
+                true => found(
+                    BreaksRuns,
+                    format!(
+                        "{of}, step `{what}` returns a value now: the compensation of runs that have completed it has none"
+                    ),
+                ),
+                false => found(Safe, format!("{of} has a further type, `{what}`")),
+            }
+        }
+        for what in self.types.keys().filter(|what| !now.types.contains_key(*what)) {
+            found(Safe, format!("{of} has no type `{what}` any more"));
+        }
         for (what, then) in &self.types {
             let Some(is) = now.types.get(what).filter(|is| *is != then) else { continue };
             let unreadable = unreadable(&then.join("\n"), &is.join("\n"));
@@ -276,7 +309,8 @@ impl LockedSaga {
         found: &mut impl FnMut(ChangeClass, String),
     ) {
         let mut is_safe = true;
-        for stuck in definition.map_or_else(Vec::new, |definition| definition.strands(&self.steps)) {
+        let returns = |step: &str| self.types.contains_key(step);
+        for stuck in definition.map_or_else(Vec::new, |it| it.strands(&self.steps, returns)) {
             is_safe = false;
             let class = match stuck {
                 Stuck::Ambiguous { .. } | Stuck::NoSuchStep { .. } => NeedsWas,
@@ -292,6 +326,30 @@ impl LockedSaga {
                 found(BreaksRuns, format!("{of}, step `{}` {why}", then.name));
             }
         }
+        for then in &self.steps {
+            let Some(is) = now.steps.iter().find(|step| step.name == then.name) else { continue };
+            let mut broken = |why: String| {
+                is_safe = false;
+                found(BreaksRuns, format!("{of}, step `{}` {why}", then.name));
+            };
+            for was in then.was.iter().filter(|was| !is.was.contains(was)) {
+                broken(format!(
+                    "has lost its former name `{was}`: runs that have it stop, and its idempotency keys change"
+                ));
+            }
+            let first = |step: &RecordedStep| step.was.first().unwrap_or(&step.name).clone();
+            if then.was.iter().all(|was| is.was.contains(was)) && first(then) != first(is) {
+                broken("has another first name: its idempotency keys change".into());
+            }
+        }
+        let awaited = |signal: &String| now.steps.iter().any(|step| step.awaits.as_ref() == Some(signal));
+        for signal in self.steps.iter().filter_map(|step| step.awaits.as_ref()).filter(|it| !awaited(it)) {
+            is_safe = false;
+            found(
+                BreaksRuns,
+                format!("{of} does not await signal `{signal}` any more: runs that do are stuck"),
+            );
+        }
         if is_safe && self.steps != now.steps {
             let (are, were) = (names(&now.steps), names(&self.steps));
             found(Safe, format!("{of} has other steps: {are}; they were {were}"));
@@ -303,8 +361,7 @@ fn names(steps: &[RecordedStep]) -> String {
     steps.iter().map(|step| format!("`{}`", step.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// The first line of what describes a type says what it is.
-fn titled(described: &str) -> (String, Vec<String>) {
-    let mut lines = described.lines().map(str::to_owned);
-    (lines.next().unwrap_or_default(), lines.collect())
+fn lines(stored: &StoredType) -> (String, Vec<String>) {
+    let (what, shape) = stored.described();
+    (what.to_owned(), shape.lines().map(str::to_owned).collect())
 }

@@ -89,6 +89,17 @@ struct Paid {
 
 handler! {
     Billing { notes: Notes }: "billing" on Subscription;
+    #[step(name = "open", rollback = close, rollback_retry(max = 1, backoff = "1ms"))]
+    async fn open(&self, scope: &mut Scope<'_>, _: &Subscription) -> Result<()> {
+        invoked(scope);
+        Ok(())
+    }
+
+    async fn close(&self, scope: &mut Scope<'_>, _: &Subscription, _: &Failure) -> Result<()> {
+        self.notes.add(format!("close month {}", scope.execution()));
+        if compensated(scope) == 0 { Err(SIMULATED.into()) } else { Ok(()) }
+    }
+
     #[step(name = "collect", awaits(Paid, by = month))]
     async fn collect(
         &self,
@@ -98,7 +109,10 @@ handler! {
     ) -> Result<Anew<BillingStep, Subscription>> {
         self.notes.add(format!("{} cents for month {}", paid.cents, scope.execution()));
         let customer = billed.customer;
-        Ok(if scope.execution() < 3 { Next::anew(Subscription { customer }) } else { Next::Continue.into() })
+        match scope.execution() {
+            1 | 2 => Ok(Next::anew(Subscription { customer })),
+            _ => Err(SIMULATED.into()),
+        }
     }
 
     async fn month(&self, scope: &mut Scope<'_>, billed: &Subscription) -> Result<String> {
@@ -133,7 +147,7 @@ handler! {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signal_for_one_execution_reaches_no_later_one() -> Result<()> {
+async fn signal_for_one_execution_reaches_no_later_one_and_a_rollback_knows_its_own() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let builder = db.scoop().only::<Billing>().provide(Billing { notes: notes.clone() });
     let scoop = builder.start().await?;
@@ -148,8 +162,10 @@ async fn signal_for_one_execution_reaches_no_later_one() -> Result<()> {
     assert_eq!(reached(20, 2).await?, 1);
     eventually("the second month is paid", async || notes.all().len() == 2).await;
     assert_eq!(reached(30, 3).await?, 1);
-    assert_eq!(billing.ends().await?, Outcome::Committed);
-    assert_eq!(notes.all(), ["10 cents for month 1", "20 cents for month 2", "30 cents for month 3"]);
+    assert!(matches!(billing.ends().await?, Outcome::RolledBack(_)));
+    let months = ["10 cents for month 1", "20 cents for month 2", "30 cents for month 3"];
+    // The compensation is tried again by another claim.
+    assert_eq!(notes.all(), [&months[..], &["close month 3"; 2]].concat());
     Ok(())
 }
 

@@ -432,7 +432,7 @@ impl DecisionInBatch<'_> {
     }
 }
 
-/// The id of a command, as its sender has it: that of its hierarchy, or of its message if a step launched it.
+/// The id of a command: that of its message if a step launched it as a child, otherwise of its hierarchy.
 fn id_of_command(run: &Run) -> Uuid {
     let is_first = run.lineage.ids().len() == 2;
     if is_first { run.lineage.root_id() } else { run.message }

@@ -5,8 +5,6 @@ pub(super) mod batched;
 mod in_step;
 pub(super) mod queue;
 
-use std::iter;
-
 use scoop_core::{
     Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey, Tried,
 };
@@ -67,12 +65,13 @@ pub(super) async fn settle(
 /// Has the event of a step that succeeded in the end tell how many attempts failed before, and how the newest of them did.
 fn record_attempts(execution: &Execution, conclusion: &mut Conclusion) {
     if let Some(completed) = conclusion.events.iter_mut().find(|event| event.kind == EventKind::Suspended) {
-        let failed = match execution.attempt() {
-            1 => "1 attempt failed before".to_owned(),
-            count => format!("{count} attempts failed before, the newest one so"),
+        let text = match (execution.attempt(), &execution.newest_failure) {
+            (1, None) => "1 attempt failed before".to_owned(),
+            (1, Some(reason)) => format!("1 attempt failed before: {reason}"),
+            // A program that shut down between them has left no reason.
+            (count, None) => format!("{count} attempts failed before"),
+            (count, Some(reason)) => format!("{count} attempts failed before, the newest one so: {reason}"),
         };
-        let reason = execution.newest_failure.iter().map(|reason| format!(": {reason}"));
-        let text = iter::once(failed).chain(reason).collect::<String>();
         let failure = Failure::new("FailedAttempts", text, &execution.run.source);
         completed.exception = Some(failure.bounded(execution.run.failure_text_bytes_max));
     }

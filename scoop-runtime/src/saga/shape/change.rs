@@ -2,13 +2,16 @@
 
 use scoop_core::Escaped;
 
-use super::{Place, Places, places, required_fields};
+use super::{Place, Places, REQUIRED, UNKNOWN, places, required_fields};
 
 /// Why a type of the shape `now` may not read what one of the shape `then` has written, a text for each place; empty if nothing is
 /// known to. A shape has no conditions of the type's own.
 pub(crate) fn unreadable(then: &str, now: &str) -> Vec<String> {
-    let [then, now] =
-        [then, now].map(|shape| Shape { places: places(shape), required: required_fields(shape) });
+    let [then, now] = [then, now].map(|shape| Shape {
+        places: places(shape),
+        required: required_fields(shape),
+        is_unknown: shape.lines().any(|line| line == format!("[] {REQUIRED} {UNKNOWN}")),
+    });
     let mut found = vec![];
     Change { then: &then, now: &now }.at(&mut vec![], &mut vec![], "", &mut found);
     found
@@ -17,9 +20,22 @@ pub(crate) fn unreadable(then: &str, now: &str) -> Vec<String> {
 struct Shape {
     places: Places,
     required: super::Required,
+    /// Whether nothing is known of its required fields.
+    is_unknown: bool,
 }
 
 impl Shape {
+    /// Whether it is known which fields are required at this place: fields below others are tried one by one.
+    fn knows(&self, path: &[usize]) -> bool {
+        let is_fields = |depth: usize| matches!(self.places.get(&path[..depth]), Some(Place::Fields(_)));
+        !self.is_unknown && (0..path.len()).all(is_fields)
+    }
+
+    /// Whether a field of this place reads nothing, too.
+    fn is_optional(&self, path: &[usize], part: usize) -> bool {
+        matches!(self.places.get(&[path, &[part]].concat()), Some(Place::Kind(kind)) if kind == "option" || kind == "any")
+    }
+
     fn requires(&self, path: &[usize], name: &String) -> bool {
         self.required.get(path).is_some_and(|required| required.contains(name))
     }
@@ -40,6 +56,10 @@ impl Change<'_> {
         let what = if named.is_empty() { "it".to_owned() } else { format!("`{}`", Escaped(named)) };
         match (was, is) {
             (Place::Kind(any), _) | (_, Place::Kind(any)) if any == "any" => {}
+            // Fields beside flattened ones are not looked into.
+            (Place::Fields(_), Place::Kind(map)) if map == "map" => {}
+            (Place::Kind(unit), Place::Kind(is)) if unit == "unit" && is == "option" => {}
+            (Place::Variants { .. }, Place::Kind(text)) if text == "string" && self.are_units(then) => {}
             (Place::Kind(was), Place::Kind(is)) if was == "option" && is == "option" => {
                 self.below((then, 0), (now, 0), named, found);
             }
@@ -54,12 +74,15 @@ impl Change<'_> {
                     match were.iter().position(|it| it == name) {
                         Some(before) => {
                             if self.now.requires(now, name)
+                                && self.then.knows(then)
                                 && !self.then.requires(then, name)
-                                && !self.then.required.is_empty()
                             {
                                 found.push(format!("`{}` may be missing", Escaped(&field(name))));
                             }
                             self.below((then, before), (now, part), &field(name), found);
+                        }
+                        None if !self.now.knows(now) && !self.now.is_optional(now, part) => {
+                            found.push(format!("`{}` is new, and may be required", Escaped(&field(name))));
                         }
                         None if self.now.requires(now, name) => {
                             found.push(format!("`{}` is missing", Escaped(&field(name))));
@@ -90,6 +113,13 @@ impl Change<'_> {
             (Place::Kind(was), Place::Kind(is)) if widens(was, is) => {}
             (was, is) => found.push(format!("{what} was {} and is {}", in_words(was), in_words(is))),
         }
+    }
+
+    /// Whether the variants at this place are names alone.
+    fn are_units(&self, then: &[usize]) -> bool {
+        let Some(Place::Variants { names, .. }) = self.then.places.get(then) else { return false };
+        let is_unit = |part: usize| matches!(self.then.places.get(&[then, &[part]].concat()), Some(Place::Kind(kind)) if kind == "unit");
+        (0..names.len()).all(is_unit)
     }
 
     fn below(
@@ -136,8 +166,12 @@ mod tests {
     use scoop_core::Stored;
     use serde::{Deserialize, Serialize};
 
-    use super::super::described;
+    use super::super::StoredType;
     use super::*;
+
+    fn described<T: Stored>() -> String {
+        StoredType::of::<T>("").described().1
+    }
 
     fn told<Then: Stored, Now: Stored>() -> Vec<String> {
         unreadable(&described::<Then>(), &described::<Now>())
@@ -203,6 +237,46 @@ mod tests {
         assert_eq!(told::<Order, now::Wider>(), [""; 0]);
         assert_eq!(told::<Line, Option<Line>>(), [""; 0]);
         assert_eq!(told::<Order, serde_json::Value>(), [""; 0]);
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Parcel {
+        id: uuid::Uuid,
+        lines: Vec<Line>,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct WiderParcel {
+        id: uuid::Uuid,
+        lines: Vec<WiderLine>,
+        weight: u32,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct WiderLine {
+        sku: String,
+        count: u8,
+        gift: bool,
+    }
+
+    #[test]
+    fn new_field_beside_an_id_or_in_a_list_is_told() {
+        assert_eq!(
+            told::<Parcel, WiderParcel>(),
+            ["`lines.0.gift` is new, and may be required", "`weight` is missing"]
+        );
+    }
+
+    #[test]
+    fn other_ways_to_read_the_same_are_safe() {
+        #[derive(Serialize, Deserialize)]
+        enum Size {
+            Small,
+            Large,
+        }
+        assert_eq!(told::<Size, String>(), [""; 0]);
+        assert_eq!(told::<(), Option<u8>>(), [""; 0]);
+        assert_eq!(told::<Line, BTreeMap<String, serde_json::Value>>(), [""; 0]);
     }
 
     #[test]

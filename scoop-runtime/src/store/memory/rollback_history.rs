@@ -262,10 +262,10 @@ impl EventLog {
         let entries: Vec<_> = entries.map(|(entry, _)| entry).collect();
         let whole = window.is_none() && entries.len() < limit;
         let execution = self.start_of(run).and_then(|start| {
-            let RecordedExecution { message, suspensions, .. } = start.begins?;
+            let RecordedExecution { message, suspensions, number } = start.begins?;
             let payload = self.messages.get(&message).map(|message| message.payload.clone());
             let (after, payload) = (micros_of(start.at), payload.unwrap_or_default());
-            Some(ExecutionHistory { after, suspensions, payload })
+            Some(ExecutionHistory { after, suspensions, number: u32::try_from(number).unwrap_or(0), payload })
         });
         let outputs = self.values.get(&run).filter(|_| whole && execution.is_none());
         let outputs = outputs.cloned().unwrap_or_default();

@@ -169,9 +169,11 @@ impl RollbackHistory {
         self.outputs = outputs.map(|Json(outputs)| outputs).unwrap_or_default();
         if let Some(began_at) = row.try_get::<Option<StoredTime>, _>("began_at")? {
             let former: Option<i32> = row.try_get("former")?;
+            let number: Option<i32> = row.try_get("execution")?;
             self.execution = Some(ExecutionHistory {
                 after: micros_of(began_at.time()),
                 suspensions: former.map_or(0, unsigned),
+                number: number.map_or(0, unsigned),
                 payload: row.try_get::<Option<Value>, _>("payload")?.unwrap_or_default(),
             });
         }
