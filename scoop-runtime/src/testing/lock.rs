@@ -146,8 +146,7 @@ pub fn check_lock(file: impl AsRef<Path>) -> Result<(), LockError> {
     if changes.is_empty() { Ok(()) } else { Err(LockError::Changed { file: file.to_owned(), changes }) }
 }
 
-/// Fails the test unless the program is as its lock file says: see [`check_lock`](testing::check_lock). The path begins at the
-/// folder of the package.
+/// Fails the test unless the program is as its lock file says: see [`check_lock`]. The path begins at the folder of the package.
 ///
 /// ```no_run
 /// #[test]
