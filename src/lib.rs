@@ -8,7 +8,7 @@ pub use scoop_core::{
     Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame,
     FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message, Missed, NameError,
     Next, Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey, StepDefinition,
-    StepKind, Stored, TraceContext, Unauthorized, With,
+    StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
 };
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,

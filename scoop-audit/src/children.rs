@@ -114,14 +114,17 @@ fn all_listeners_heard(
 /// The runs that a run launched began after it suspended, and ended before it continues.
 fn children_ended(hierarchy: &Hierarchy<'_>, window: &Window<'_>, findings: &mut Findings) {
     for emitted in &window.emitted {
-        all_listeners_heard(hierarchy, *emitted, window.left, findings);
+        let is_awaited = window.strategy(*emitted).is_none();
+        if is_awaited {
+            all_listeners_heard(hierarchy, *emitted, window.left, findings);
+        }
         for child in hierarchy.handling(emitted.event.message) {
             let seen = child.seen;
             if !is_later(seen, window.closed) {
                 let what = format!("{} began before {} was done", seen.describe(), window.closed.describe());
                 hierarchy.find(findings, Invariant::Waits, what);
             }
-            let Some(left) = window.left else {
+            let Some(left) = window.left.filter(|_| is_awaited) else {
                 continue;
             };
             let ended = child.ends().next().is_some_and(|end| is_later(left, end));

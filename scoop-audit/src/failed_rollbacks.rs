@@ -58,12 +58,18 @@ fn is_awaited_wrongly(
         Some(_) if went_on => {
             Some(format!("`{}` has gone on after {}, and waits", above.handler, failed.describe()))
         }
-        // A rollback that a client has requested has no run that waits for it.
-        None if !went_on && !is_requested_by_client(hierarchy, run) => {
+        // A rollback that a client has requested has no run that waits for it, and perhaps none a message with a strategy.
+        None if !went_on && !is_requested_by_client(hierarchy, run) && !has_strategy(above, run) => {
             Some(format!("`{}` does not wait for {}", above.handler, failed.describe()))
         }
         _ => None,
     }
+}
+
+/// Whether the run above waits for the handlers of its message by a strategy.
+fn has_strategy(above: &Run<'_>, run: &Run<'_>) -> bool {
+    let mut strategies = above.rows.iter().flat_map(|row| &row.event.strategies);
+    strategies.any(|strategy| strategy.message == run.message())
 }
 
 fn is_requested_by_client(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> bool {

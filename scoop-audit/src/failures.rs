@@ -55,6 +55,10 @@ fn reaches_parent(hierarchy: &Hierarchy<'_>, run: &Run<'_>, window: &Window<'_>,
     };
     let handles = handles(hierarchy, run, window);
     let handled = handles_failures(next);
+    if window.emitted.iter().any(|emitted| window.strategy(*emitted).is_some()) {
+        // Which of these children count, their strategies say.
+        return;
+    }
     if failed.is_empty() {
         if handled && !hierarchy.repaired {
             let what = format!("{} handles a failure, but no child had failed", next.describe());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use scoop_core::{Definition, EventKind, Failure, OPERATOR, StepDefinition};
 use uuid::Uuid;
 
-use crate::{Invariant, Log, LoggedEvent, Quiescence, Violation};
+use crate::{Invariant, Log, LoggedEvent, LoggedStrategy, Quiescence, Violation};
 
 /// An event and its position in the log.
 #[derive(Clone, Copy, Debug)]
@@ -256,6 +256,13 @@ impl<'a> Run<'a> {
             }
         }
         windows
+    }
+}
+
+impl<'a> Window<'a> {
+    /// The strategy by which the run waits for the handlers of this message.
+    pub(crate) fn strategy(&self, emitted: Row<'_>) -> Option<&'a LoggedStrategy> {
+        self.closed.event.strategies.iter().find(|strategy| strategy.message == emitted.event.message)
     }
 }
 

@@ -20,6 +20,7 @@ mod order;
 mod pauses;
 mod rollback;
 mod signals;
+mod strategies;
 mod timing;
 
 use std::fmt;
@@ -29,15 +30,15 @@ use uuid::Uuid;
 
 pub use self::log::{
     AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, FailedRun, Log, LoggedEvent,
-    LoggedExecution, LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, Quiescence, Redelivery,
-    RunOutcome, Subscription, Tables,
+    LoggedExecution, LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, LoggedStrategy, Quiescence,
+    Redelivery, RunOutcome, Subscription, Tables,
 };
 
 /// A property that every history must have. Documents cite it by [`Invariant::id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invariant {
     /// I1: no step starts before every handler of every message of the previous step, as subscribed at the emission,
-    /// has ended. No other handler gets the message.
+    /// has ended. No other handler gets the message. With a strategy, a step starts when that allows it.
     Waits,
     /// I2: a child's lineage is its parent's and one more id, and the message of each event exists.
     Lineage,
@@ -134,6 +135,7 @@ pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<
     for hierarchy in &hierarchies {
         order::check(hierarchy, &mut findings);
         children::check(hierarchy, &mut findings);
+        strategies::check(hierarchy, &mut findings);
         rollback::check(hierarchy, &mut findings);
         failures::check(hierarchy, &mut findings);
         timing::check(hierarchy, &mut findings);

@@ -2,6 +2,7 @@
 
 use scoop_core::{Context, EventKind, Failure, Lineage, SignalKey, read_output_name};
 use serde_json::Value;
+use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -215,6 +216,49 @@ pub struct LoggedEvent {
     pub waits_until: Option<OffsetDateTime>,
     /// The signal that the run awaits after it.
     pub awaits: Option<AwaitedSignal>,
+    /// The messages launched with it whose handlers are waited for by a strategy.
+    pub strategies: Vec<LoggedStrategy>,
+}
+
+/// A message whose handlers are waited for by a strategy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedStrategy {
+    /// The message.
+    pub message: Uuid,
+    /// The stored name of the strategy.
+    pub name: String,
+    /// Its parameters.
+    pub with: Value,
+    /// When its limit is over, if it has one.
+    pub until: Option<OffsetDateTime>,
+    /// Whether the handlers that are under way when the run goes on are left to run.
+    pub leaves_others: bool,
+}
+
+impl LoggedStrategy {
+    /// Those of the stored wait of an event.
+    ///
+    /// ```
+    /// use scoop_audit::LoggedStrategy;
+    ///
+    /// let message = uuid::Uuid::nil();
+    /// let wait = serde_json::json!({ "messages": [{ "message": message, "strategy": "at_least", "with": 2 }] });
+    /// assert_eq!(LoggedStrategy::read_all(&wait)[0].with, 2);
+    /// ```
+    pub fn read_all(wait: &Value) -> Vec<Self> {
+        let messages = wait.get("messages").and_then(Value::as_array);
+        let read = |message: &Value| {
+            let until = message.get("until").and_then(Value::as_str);
+            Some(Self {
+                message: message.get("message")?.as_str()?.parse().ok()?,
+                name: message.get("strategy")?.as_str()?.to_owned(),
+                with: message.get("with").cloned().unwrap_or_default(),
+                until: until.and_then(|until| OffsetDateTime::parse(until, &Rfc3339).ok()),
+                leaves_others: message.get("leaves_others").and_then(Value::as_bool).unwrap_or_default(),
+            })
+        };
+        messages.into_iter().flatten().filter_map(read).collect()
+    }
 }
 
 /// A signal that a run awaits.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use self::child_failure::RollbackPosition;
 use crate::changed_definition::{known, position_in, renamed_since, resume};
 use crate::rollback::{Instance, Plan, RollbackNames, RollbackPart};
+use crate::wait::WaitPlan;
 use crate::{
     Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, SentSignal, StepKind,
     Suspension, Wait, visible_step,
@@ -139,6 +140,8 @@ pub struct Emission {
     pub context: Context,
     /// Set if the launch requires a handler; without one the step fails.
     pub required: Option<Required>,
+    /// Whom the run waits for, if not for all of its handlers.
+    pub wait: Option<WaitPlan>,
 }
 
 /// A launch that requires a handler.
@@ -616,6 +619,7 @@ impl<'a> Position<'a> {
         returned: Returned,
     ) -> Conclusion {
         let mut run = self.run.clone();
+        let wait = Wait::with_strategies(returned.wait, &returned.emissions);
         let jump = match decision {
             Decision::Onward(_) | Decision::Anew => None,
             Decision::None => run.mark(),
@@ -629,11 +633,11 @@ impl<'a> Position<'a> {
         let mut suspended = self.event(EventKind::Suspended);
         suspended.next_step = self.next_step(&decision);
         suspended.jump.clone_from(&jump);
-        suspended.wait.clone_from(&returned.wait);
+        suspended.wait.clone_from(&wait);
         suspended.anew = returned.anew.as_ref().map(|next| next.message);
         events.push(suspended);
 
-        if returned.wait.as_ref().is_some_and(|wait| wait.signal().is_some()) {
+        if wait.as_ref().is_some_and(|wait| wait.signal().is_some()) {
             // A signal is for one wait. If the next one does not come, that of an earlier iteration does not count.
             run.outputs.remove(&self.step);
         }
@@ -664,7 +668,7 @@ impl<'a> Position<'a> {
             rollback_requests: vec![],
             rollback_cause: None,
             values,
-            wait: returned.wait,
+            wait,
             signals: returned.signals,
             anew: returned.anew,
             fate,
@@ -841,6 +845,7 @@ mod tests {
             detached_root,
             context: Context::default(),
             required: None,
+            wait: None,
         }
     }
 
@@ -869,6 +874,7 @@ mod tests {
             handler_iteration: None,
             definition: None,
             emitted: vec![],
+            by_strategy: false,
             output: None,
         };
         let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);

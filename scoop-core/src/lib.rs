@@ -32,6 +32,7 @@ mod priority;
 mod report;
 mod rollback;
 mod run;
+mod run_wait;
 mod saga;
 mod schedule;
 mod signal;
@@ -42,7 +43,7 @@ mod timestamp;
 mod trace_context;
 mod trace_point;
 mod unauthorized;
-mod wait;
+pub mod wait;
 mod window;
 
 pub use caller::Caller;
@@ -68,6 +69,7 @@ pub use next::{Anew, Next, With};
 pub use priority::Priority;
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};
 pub use run::{ChildFailure, Execution, Path, RollbackProgress, Run, Suspension};
+pub use run_wait::{KEY_BYTES_MAX, SignalKey, Wait, refused_key};
 pub use saga::{
     Definition, Delivery, NAME_CHARS_MAX, NameError, RecordedStep, STEP_NAME_CHARS_MAX, StepDefinition,
     StepKind, is_signal_wait, visible_step,
@@ -83,5 +85,7 @@ pub use trace_context::{BadTraceparent, TraceContext};
 #[doc(hidden)]
 pub use trace_point::QuestionMark;
 pub use unauthorized::Unauthorized;
-pub use wait::{KEY_BYTES_MAX, SignalKey, Wait, refused_key};
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};
+
+#[doc(hidden)]
+pub use inventory as __inventory;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Stored;
+use crate::wait::WaitPlan;
 
 /// The maximum length of a topic in bytes. A topic is also the name of a notification channel, which PostgreSQL limits.
 pub const TOPIC_BYTES_MAX: usize = 63;
@@ -51,6 +52,12 @@ pub trait Message: Stored + Send + Sync + 'static {
     /// For how long the finished hierarchies that start with such a message are kept, in place of the times of the
     /// program: `#[message(keep = "90 days")]`, `#[message(keep(committed = "7 days", rolled_back = "30 days"))]`.
     const KEEP: KeepTimes = KeepTimes { committed: None, rolled_back: None };
+
+    /// Whom a run waits for that has launched such a message, if not for all of its handlers:
+    /// `#[message(wait = AtLeast(2).within("10s"))]`.
+    fn wait() -> Option<WaitPlan> {
+        None
+    }
 
     /// The stored names of the fields whose values the web page and the command line do not show:
     /// `#[message(redact(card, cvc))]`.

@@ -23,6 +23,8 @@ pub struct Instance {
     pub definition: Option<i32>,
     /// The launched messages, in order.
     pub emitted: Vec<Uuid>,
+    /// Whether handlers of these messages were waited for by a strategy, so that some may not have ended.
+    pub by_strategy: bool,
     /// The output of the step.
     pub output: Option<Value>,
 }
@@ -124,6 +126,12 @@ impl Plan {
     /// Sets the last part of the next newer window.
     pub(crate) fn after(self, part: Option<String>) -> Self {
         Self { follows: part, ..self }
+    }
+
+    /// The messages whose handlers were waited for by a strategy, so that some may not have ended.
+    pub fn left(&self) -> Vec<Uuid> {
+        let by_strategy = self.instances.iter().filter(|done| done.by_strategy);
+        by_strategy.flat_map(|done| done.emitted.iter().copied()).collect()
     }
 
     /// The numbers of the definitions under which instances ended whose steps this definition lacks.
@@ -341,7 +349,14 @@ mod tests {
     use crate::{StepDefinition, StepKind};
 
     fn done(step: &str, handler_iteration: Option<u32>) -> Instance {
-        Instance { step: step.into(), handler_iteration, definition: None, emitted: vec![], output: None }
+        Instance {
+            step: step.into(),
+            handler_iteration,
+            definition: None,
+            emitted: vec![],
+            by_strategy: false,
+            output: None,
+        }
     }
 
     fn names_of(steps: &[&'static str]) -> RollbackNames {

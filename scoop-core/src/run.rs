@@ -162,6 +162,14 @@ impl Run {
         }
     }
 
+    /// The messages that its rollback is about, and whose handlers were waited for by a strategy, so that some may not have ended.
+    pub fn left(&self) -> Vec<Uuid> {
+        match &self.path {
+            Path::Backward { plan: Some(plan), .. } => plan.left(),
+            Path::Backward { plan: None, .. } | Path::Forward => vec![],
+        }
+    }
+
     /// The part of a long history before the window of the plan.
     pub fn rest(&self) -> Option<Rest> {
         match &self.path {

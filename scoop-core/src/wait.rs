@@ -1,139 +1,537 @@
-//! The wait of a run between two steps: for a time, or for a signal.
+//! Who is waited for: the strategies of launches.
+//!
+//! Without a strategy, a run goes on when every handler of each message has ended that it has launched. A strategy is a
+//! pure function of what became of these handlers so far. The engine asks it when one of them has ended, or when a time has come.
 
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
-use crate::saga::NAME_CHARS_MAX;
-use crate::timestamp;
+use crate::Failure;
+pub use crate::run_wait::MessageWait;
 
-/// What a run waits for after a step, besides its children.
+/// A rule about whom a run waits for after it has launched a message.
+///
+/// [`AtLeast`], [`Only`] and [`Without`] are built in. One of your own is a type that can be stored, and a line that makes
+/// programs find it by its name:
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::wait::{ChildState, Verdict, WaitFacts, WaitStrategy};
+/// use serde::{Deserialize, Serialize};
+///
+/// /// Waits for a majority of the handlers.
+/// #[derive(Serialize, Deserialize)]
+/// struct Majority;
+///
+/// impl WaitStrategy for Majority {
+///     const NAME: &'static str = "majority";
+///
+///     fn decide(&self, facts: &WaitFacts) -> Verdict {
+///         let (all, committed) = (facts.children.len(), facts.count(ChildState::Committed));
+///         match () {
+///             () if committed * 2 > all => Verdict::GoOn,
+///             () if (committed + facts.unfinished()) * 2 <= all => Verdict::GiveUp("no majority is left".into()),
+///             () => Verdict::Wait,
+///         }
+///     }
+///
+///     fn describe(&self) -> String {
+///         "a majority of the handlers".into()
+///     }
+/// }
+///
+/// scoop::wait_strategy!(Majority);
+/// ```
+///
+/// The idea is the seed of structured cooperation: an event loop that asks a strategy whether the children have done enough.
+pub trait WaitStrategy: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The stored name. Another strategy of the program must not have it, and no two releases different meanings of it.
+    const NAME: &'static str;
+
+    /// Whether the run goes on by these facts. It must depend on nothing else: it is asked again after a crash, perhaps by
+    /// another process.
+    fn decide(&self, facts: &WaitFacts) -> Verdict;
+
+    /// Whom it waits for, in a few words that follow "waits for". People read it in lists and trees, also where no program
+    /// has the strategy.
+    fn describe(&self) -> String;
+
+    /// The mistake in its parameters, if there is one: then the launch fails with it.
+    fn mistake(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether the handlers that are still under way are left to run when the run goes on, in place of being cancelled.
+    fn leaves_others(&self) -> bool {
+        false
+    }
+
+    /// How many further ends of handlers it takes at least until the verdict can be another one. The engine does not ask
+    /// before.
+    fn ends_needed(&self, facts: &WaitFacts) -> usize {
+        let _ = facts;
+        1
+    }
+
+    /// The same strategy with a limit: when the time is over, and it still waits, the launch has failed.
+    fn within(self, limit: Duration) -> WaitPlan
+    where
+        Self: Sized,
+    {
+        WaitPlan::from(self).within(limit)
+    }
+
+    /// The same strategy, which leaves the handlers that are still under way to run when the run goes on. They stay a part
+    /// of the hierarchy, and of its rollback.
+    fn leave_others(self) -> WaitPlan
+    where
+        Self: Sized,
+    {
+        WaitPlan::from(self).leave_others()
+    }
+}
+
+/// What a strategy decides by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitFacts {
+    /// The topic of the message.
+    pub topic: String,
+    /// The message.
+    pub message: Uuid,
+    /// The handlers of the message that are its runs' parts of this wait, in the order of their names.
+    pub children: Vec<WaitedChild>,
+    /// The time by the clock of the server.
+    pub now: OffsetDateTime,
+    /// When the limit of the wait is over, if it has one.
+    pub until: Option<OffsetDateTime>,
+}
+
+/// A handler of a message that a run has launched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitedChild {
+    /// The saga.
+    pub handler: String,
+    /// What became of it so far.
+    pub state: ChildState,
+    /// Its failure, if it has failed.
+    pub failure: Option<Failure>,
+}
+
+/// What became of a handler so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildState {
+    /// It has not begun.
+    Pending,
+    /// It has begun, and has not ended.
+    Begun,
+    /// It has committed.
+    Committed,
+    /// It has failed, and is rolled back.
+    RolledBack,
+    /// It has failed, and so has its rollback.
+    RollbackFailed,
+}
+
+impl ChildState {
+    /// Whether it has not ended.
+    pub fn is_unfinished(self) -> bool {
+        matches!(self, Self::Pending | Self::Begun)
+    }
+}
+
+/// What a strategy decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The run goes on, whatever became of the others.
+    GoOn,
+    /// The run waits for another handler to end.
+    Wait,
+    /// The run waits for another handler to end, and the strategy is asked again at this time at the latest.
+    WaitUntil(OffsetDateTime),
+    /// The launch has failed, for this reason. What is still under way is cancelled and undone; then the step that has
+    /// launched the message fails, or its `on_child_failure` decides.
+    GiveUp(String),
+}
+
+impl WaitFacts {
+    /// How many handlers are in this state.
+    pub fn count(&self, state: ChildState) -> usize {
+        self.children.iter().filter(|child| child.state == state).count()
+    }
+
+    /// How many handlers have not ended.
+    pub fn unfinished(&self) -> usize {
+        self.children.iter().filter(|child| child.state.is_unfinished()).count()
+    }
+
+    /// The verdict of a strategy that needs all handlers for which this holds to commit.
+    fn all_of(&self, is_awaited: impl Fn(&str) -> bool) -> Verdict {
+        let mut awaited = self.children.iter().filter(|child| is_awaited(&child.handler));
+        let failed =
+            |child: &&WaitedChild| !child.state.is_unfinished() && child.state != ChildState::Committed;
+        if let Some(child) = awaited.clone().find(failed) {
+            let why = child.failure.as_ref().map_or("", |failure| &failure.message);
+            return Verdict::GiveUp(format!("`{}` has failed: {why}", child.handler));
+        }
+        if awaited.any(|child| child.state.is_unfinished()) { Verdict::Wait } else { Verdict::GoOn }
+    }
+}
+
+/// Waits for every handler that is registered for the topic when the message is launched. It is what a launch does without
+/// another strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered;
+
+/// Waits until this number of handlers has committed. What is still under way then is cancelled and undone, or left to run
+/// with [`leave_others`](WaitStrategy::leave_others).
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use std::time::Duration;
+/// use scoop::wait::{AtLeast, WaitPlan, WaitStrategy};
+///
+/// let plan: WaitPlan = AtLeast(2).within(Duration::from_secs(10));
+/// assert_eq!(plan.describe(), "at least 2 handlers");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AtLeast(pub usize);
+
+impl WaitStrategy for AtLeast {
+    const NAME: &'static str = "at_least";
+
+    fn decide(&self, facts: &WaitFacts) -> Verdict {
+        let (committed, possible) = self.counts(facts);
+        match () {
+            () if committed >= self.0 => Verdict::GoOn,
+            () if possible < self.0 => Verdict::GiveUp(format!(
+                "of {} handlers {committed} committed, and {} can still commit",
+                facts.children.len(),
+                facts.unfinished()
+            )),
+            () => Verdict::Wait,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("at least {} handler{}", self.0, if self.0 == 1 { "" } else { "s" })
+    }
+
+    fn mistake(&self) -> Option<String> {
+        (self.0 == 0).then(|| {
+            "at least 0 handlers are no condition: detach the message, and nothing is waited for".into()
+        })
+    }
+
+    fn ends_needed(&self, facts: &WaitFacts) -> usize {
+        let (committed, possible) = self.counts(facts);
+        self.0.saturating_sub(committed).min((possible + 1).saturating_sub(self.0)).max(1)
+    }
+}
+
+impl AtLeast {
+    /// How many handlers have committed, and how many can have in the end.
+    fn counts(self, facts: &WaitFacts) -> (usize, usize) {
+        let committed = facts.count(ChildState::Committed);
+        (committed, committed + facts.unfinished())
+    }
+}
+
+/// Waits for these handlers only, by the names of their sagas. All of them must be among the handlers of the message. The
+/// others are left to run.
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::wait::{Only, WaitPlan};
+///
+/// let plan = WaitPlan::from(Only::these(["ledger"]));
+/// assert_eq!(plan.describe(), "`ledger`");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
-    /// The time before which the run does not continue, unless its signal comes.
+pub struct Only(Vec<String>);
+
+impl Only {
+    /// Waits for these handlers.
+    pub fn these(handlers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self(handlers.into_iter().map(Into::into).collect())
+    }
+}
+
+impl WaitStrategy for Only {
+    const NAME: &'static str = "only";
+
+    fn decide(&self, facts: &WaitFacts) -> Verdict {
+        let is_there = |name: &&String| facts.children.iter().any(|child| child.handler == **name);
+        if let Some(absent) = self.0.iter().find(|name| !is_there(name)) {
+            return Verdict::GiveUp(format!("`{absent}` is no handler of it, or will not begin"));
+        }
+        facts.all_of(|handler| self.0.iter().any(|name| name == handler))
+    }
+
+    fn describe(&self) -> String {
+        listed(&self.0)
+    }
+
+    fn mistake(&self) -> Option<String> {
+        self.0.is_empty().then(|| "it names no handler: detach the message, and nothing is waited for".into())
+    }
+
+    fn leaves_others(&self) -> bool {
+        true
+    }
+}
+
+/// Waits for all handlers but these, by the names of their sagas, which are left to run.
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use scoop::wait::{WaitPlan, Without};
+///
+/// let plan = WaitPlan::from(Without::these(["analytics", "search"]));
+/// assert_eq!(plan.describe(), "all handlers but `analytics` and `search`");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Without(Vec<String>);
+
+impl Without {
+    /// Waits for all handlers but these.
+    pub fn these(handlers: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self(handlers.into_iter().map(Into::into).collect())
+    }
+}
+
+impl WaitStrategy for Without {
+    const NAME: &'static str = "without";
+
+    fn decide(&self, facts: &WaitFacts) -> Verdict {
+        facts.all_of(|handler| self.0.iter().all(|name| name != handler))
+    }
+
+    fn describe(&self) -> String {
+        format!("all handlers but {}", listed(&self.0))
+    }
+
+    fn mistake(&self) -> Option<String> {
+        self.0.is_empty().then(|| "it names no handler: leave the strategy out".into())
+    }
+
+    fn leaves_others(&self) -> bool {
+        true
+    }
+}
+
+/// Names in a sentence.
+fn listed(names: &[String]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => "none".into(),
+    }
+}
+
+/// A strategy with its parameters, as it is stored with a launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitPlan {
+    /// The stored name of the strategy.
+    strategy: String,
+    /// Its parameters.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    with: Value,
+    /// Whom it waits for, in words.
+    says: String,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    leaves_others: bool,
+    /// The limit, by the clock of the server.
     #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     until: Option<OffsetDateTime>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    signal: Option<SignalKey>,
+    /// The limit, counted from the launch.
+    #[serde(skip)]
+    within: Option<Duration>,
+    #[serde(skip)]
+    mistake: Option<String>,
 }
 
-/// The name of a signal, and the key that tells its receivers apart.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct SignalKey {
-    /// The name of the signal.
-    pub name: String,
-    /// The key: 1 to [`KEY_BYTES_MAX`] bytes.
-    pub key: String,
+impl<S: WaitStrategy> From<S> for WaitPlan {
+    fn from(strategy: S) -> Self {
+        let with = serde_json::to_value(&strategy);
+        let mistake = strategy.mistake().or_else(|| with.as_ref().err().map(ToString::to_string));
+        Self {
+            strategy: S::NAME.to_owned(),
+            with: with.unwrap_or_default(),
+            says: strategy.describe(),
+            leaves_others: strategy.leaves_others(),
+            until: None,
+            within: None,
+            mistake,
+        }
+    }
 }
 
-/// The maximum length of the key of a signal or an entity, in bytes.
-pub const KEY_BYTES_MAX: usize = 255;
-
-/// Why a text cannot be stored as the key of a signal or an entity, if it cannot.
-pub fn refused_key(key: &str) -> Option<String> {
-    if key.contains('\0') {
-        return Some("contains a NUL character, which PostgreSQL does not store".into());
+impl From<Registered> for WaitPlan {
+    fn from(Registered: Registered) -> Self {
+        Self {
+            strategy: REGISTERED.to_owned(),
+            with: Value::Null,
+            says: "all handlers".to_owned(),
+            leaves_others: false,
+            until: None,
+            within: None,
+            mistake: None,
+        }
     }
-    let bytes = key.len();
-    (!(1..=KEY_BYTES_MAX).contains(&bytes))
-        .then(|| format!("has {bytes} bytes; 1 to {KEY_BYTES_MAX} are possible"))
 }
 
-impl Wait {
-    /// Waits until this time, with a resolution of microseconds. A time outside the years 1 to 9999 becomes the
-    /// nearest one in that range.
-    pub fn until(time: OffsetDateTime) -> Self {
-        Self { until: Some(timestamp::clamp(time)), signal: None }
+/// The name of the plan of [`Registered`].
+const REGISTERED: &str = "registered";
+
+impl WaitPlan {
+    /// The same plan with a limit, counted from the launch.
+    #[must_use]
+    pub fn within(self, limit: Duration) -> Self {
+        Self { within: Some(limit), ..self }
     }
 
-    /// Waits for a signal, at most until this time.
-    pub fn for_signal(signal: SignalKey, limit: Option<OffsetDateTime>) -> Self {
-        Self { until: limit.map(timestamp::clamp), signal: Some(signal) }
+    /// The same plan, which leaves the handlers that are still under way to run when the run goes on.
+    #[must_use]
+    pub fn leave_others(self) -> Self {
+        Self { leaves_others: true, ..self }
     }
 
-    /// The time at which it ends in any case; a far one if it has no limit.
-    pub fn time(&self) -> OffsetDateTime {
-        self.until.unwrap_or_else(timestamp::last)
+    /// Whom it waits for, in words.
+    pub fn describe(&self) -> &str {
+        &self.says
     }
 
-    /// The time at which it ends in any case, if it has a limit.
-    pub fn limit(&self) -> Option<OffsetDateTime> {
+    /// The stored name of its strategy.
+    pub fn strategy(&self) -> &str {
+        &self.strategy
+    }
+
+    /// Whether the handlers that are still under way are left to run.
+    pub fn leaves_others(&self) -> bool {
+        self.leaves_others
+    }
+
+    /// When the limit is over, of a plan that was stored with a launch.
+    pub fn until(&self) -> Option<OffsetDateTime> {
         self.until
     }
 
-    /// The signal that ends it.
-    pub fn signal(&self) -> Option<&SignalKey> {
-        self.signal.as_ref()
+    /// The limit, counted from the launch.
+    #[doc(hidden)]
+    pub fn limit(&self) -> Option<Duration> {
+        self.within
     }
 
-    /// Waits for this and for another wait: the later time counts.
+    /// The mistake in its parameters.
+    #[doc(hidden)]
+    pub fn mistake(&self) -> Option<&str> {
+        self.mistake.as_deref()
+    }
+
+    /// Whether it is what a launch does without a strategy.
+    #[doc(hidden)]
+    pub fn is_default(&self) -> bool {
+        self.strategy == REGISTERED && self.within.is_none()
+    }
+
+    /// The same plan, to be stored with a launch.
+    #[doc(hidden)]
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        if other.time() > self.time() { other } else { self }
+    pub fn stored(self, until: Option<OffsetDateTime>) -> Self {
+        Self { until, within: None, mistake: None, ..self }
+    }
+
+    /// The verdict by these facts, and how many further ends it takes until another one.
+    ///
+    /// # Errors
+    ///
+    /// If this program does not have the strategy, or cannot read its parameters.
+    #[doc(hidden)]
+    pub fn decide(&self, facts: &WaitFacts) -> Result<(Verdict, usize), String> {
+        let known = inventory::iter::<RegisteredStrategy>().find(|known| known.name == self.strategy);
+        let known = known.ok_or_else(|| {
+            format!(
+                "the run waits by the strategy `{0}` ({1}), which this program does not have; a program with \
+                 `scoop::wait_strategy!` of it can continue the run",
+                self.strategy, self.says
+            )
+        })?;
+        let (verdict, ends) = (known.decide)(&self.with, facts).map_err(|error| {
+            format!(
+                "the run waits by the strategy `{}`, whose parameters this program cannot read: {error}",
+                self.strategy
+            )
+        })?;
+        let is_over = self.until.is_some_and(|until| until <= facts.now);
+        let verdict = match verdict {
+            Verdict::Wait | Verdict::WaitUntil(_) if is_over => {
+                Verdict::GiveUp(format!("not within the limit; {}", facts.summary()))
+            }
+            // Nothing would ask it again.
+            Verdict::Wait if facts.unfinished() == 0 => {
+                Verdict::GiveUp(format!("all handlers have ended, and it waits; {}", facts.summary()))
+            }
+            verdict => verdict,
+        };
+        Ok((verdict, ends))
     }
 }
 
-impl SignalKey {
-    /// Why it cannot be stored, if it cannot.
-    pub fn refused(&self) -> Option<String> {
-        if self.name.contains('\0') {
-            return Some("its name contains a NUL character, which PostgreSQL does not store".into());
-        }
-        let chars = self.name.chars().count();
-        if !(1..=NAME_CHARS_MAX).contains(&chars) {
-            return Some(format!("its name has {chars} characters; 1 to {NAME_CHARS_MAX} are possible"));
-        }
-        refused_key(&self.key).map(|why| format!("its key {why}"))
+impl WaitFacts {
+    fn summary(&self) -> String {
+        let (all, committed, unfinished) =
+            (self.children.len(), self.count(ChildState::Committed), self.unfinished());
+        format!("of {all} handlers {committed} committed, and {unfinished} are under way")
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// A strategy of the linked program.
+#[doc(hidden)]
+pub struct RegisteredStrategy {
+    name: &'static str,
+    decide: fn(&Value, &WaitFacts) -> serde_json::Result<(Verdict, usize)>,
+}
 
-    use super::*;
+inventory::collect!(RegisteredStrategy);
 
-    fn key(key: &str) -> SignalKey {
-        SignalKey { name: "paid".into(), key: key.into() }
-    }
-
-    #[test]
-    fn wait_is_stored_as_its_time_and_signal() {
-        let at = OffsetDateTime::from_unix_timestamp_nanos(1_782_390_697_123_456_789).unwrap();
-        let until = "2026-06-25T12:31:37.123456Z";
-        let signal = json!({ "name": "paid", "key": "7" });
-        for (wait, stored) in [
-            (Wait::until(at), json!({ "until": until })),
-            (Wait::for_signal(key("7"), Some(at)), json!({ "until": until, "signal": signal })),
-            (Wait::for_signal(key("7"), None), json!({ "signal": signal })),
-        ] {
-            assert_eq!(serde_json::to_value(&wait).unwrap(), stored);
-            assert_eq!(serde_json::from_value::<Wait>(stored).unwrap(), wait);
-        }
-        assert_eq!(Wait::for_signal(key("7"), None).time().year(), 9999);
-    }
-
-    #[test]
-    fn of_two_waits_the_later_counts() {
-        let wait = |second| Wait::until(OffsetDateTime::from_unix_timestamp(second).unwrap());
-        assert_eq!(wait(1).and(wait(2)), wait(2));
-        assert_eq!(wait(2).and(wait(1)), wait(2));
-    }
-
-    #[test]
-    fn keys_are_short_and_without_nul() {
-        assert_eq!(key("7").refused(), None);
-        assert_eq!(key(&"x".repeat(255)).refused(), None);
-        for (bad, why) in [("", "has 0 bytes"), (&*"x".repeat(256), "has 256 bytes"), ("a\0b", "NUL")] {
-            assert!(key(bad).refused().unwrap().contains(why));
+impl RegisteredStrategy {
+    /// The registration of `S`.
+    pub const fn of<S: WaitStrategy>() -> Self {
+        Self {
+            name: S::NAME,
+            decide: |with, facts| {
+                let strategy = S::deserialize(with)?;
+                Ok((strategy.decide(facts), strategy.ends_needed(facts)))
+            },
         }
     }
 
-    #[test]
-    fn names_are_short() {
-        let named = |chars| SignalKey { name: "ü".repeat(chars), key: "7".into() };
-        assert_eq!(named(180).refused(), None);
-        for bad in [0, 181] {
-            assert!(named(bad).refused().unwrap().contains(&format!("its name has {bad} characters")));
-        }
+    /// The names that several strategies of this program have.
+    pub fn repeated() -> Vec<&'static str> {
+        let mut names: Vec<_> =
+            inventory::iter::<Self>().map(|known| known.name).chain([REGISTERED]).collect();
+        names.sort_unstable();
+        let mut repeated: Vec<_> =
+            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        repeated.dedup();
+        repeated
     }
+}
+
+inventory::submit! { RegisteredStrategy::of::<AtLeast>() }
+inventory::submit! { RegisteredStrategy::of::<Only>() }
+inventory::submit! { RegisteredStrategy::of::<Without>() }
+
+/// Has programs find a [`WaitStrategy`] by its name. Each program needs it whose sagas launch with the strategy.
+#[macro_export]
+macro_rules! wait_strategy {
+    ($strategy:ty) => {
+        $crate::__inventory::submit! { $crate::wait::RegisteredStrategy::of::<$strategy>() }
+    };
 }

@@ -28,6 +28,8 @@ pub enum Entry {
         handler_iteration: Option<u32>,
         /// The number of the definition under which the step ended.
         definition: Option<i32>,
+        /// Whether handlers of its messages were waited for by a strategy.
+        by_strategy: bool,
         /// The time, in microseconds since 1970. It is unique within a run.
         at: i64,
     },
@@ -252,9 +254,13 @@ fn in_order(entries: Vec<Entry>) -> Vec<(Instance, i64)> {
     for entry in entries.into_iter().rev() {
         match entry {
             Entry::Emitted(message) => emitted.push(message),
-            Entry::Suspended { step, handler_iteration, definition, at } => {
+            Entry::Suspended { step, handler_iteration, definition, by_strategy, at } => {
                 let emitted = std::mem::take(&mut emitted);
-                done.push((Instance { step, handler_iteration, definition, emitted, output: None }, at));
+                let output = None;
+                done.push((
+                    Instance { step, handler_iteration, definition, emitted, by_strategy, output },
+                    at,
+                ));
             }
         }
     }
@@ -335,7 +341,13 @@ mod tests {
                     log.values.insert(output_name(&step, position), position.into());
                 }
                 let at = i64::try_from(at).unwrap();
-                log.entries.push(Entry::Suspended { step, handler_iteration, definition: None, at });
+                log.entries.push(Entry::Suspended {
+                    step,
+                    handler_iteration,
+                    definition: None,
+                    by_strategy: false,
+                    at,
+                });
             }
             log
         }

@@ -464,8 +464,10 @@ CREATE TYPE scoop.run_state AS ENUM (
 -- Parts of a row of `run`, each null where there is nothing of it. Only whole values are assigned. Whether a part is there, one of its
 -- fields says: `IS NOT NULL` asks whether all of them are there.
 
--- How a run went on with its newest SUSPENDED; of a failed run, only how often it had handled the failures of children.
-CREATE TYPE scoop.suspended AS (jump text, definition int, iteration int, handler_iteration int);
+-- How a run went on with its newest SUSPENDED; of a failed run, only how often it had handled the failures of children. `wait` is what it
+-- waits for, as that event has it, while strategies decide about messages that it has launched, or once one of these has said that a
+-- launch has failed.
+CREATE TYPE scoop.suspended AS (jump text, definition int, iteration int, handler_iteration int, wait jsonb);
 
 -- The failed attempts of a run since its last event. The first two counts are those of its last step and definition.
 CREATE TYPE scoop.tries AS (
@@ -475,8 +477,9 @@ CREATE TYPE scoop.tries AS (
     tried_under int[]  -- the definitions of the programs that tried
 );
 
--- The signal that a run awaits while it is ready, until ready_at at the latest.
-CREATE TYPE scoop.awaited AS (signal text, key text);
+-- What a run awaits while it is ready, until ready_at at the latest: a signal; or that at most so many of its children have not ended,
+-- for a strategy to decide again.
+CREATE TYPE scoop.awaited AS (signal text, key text, children int);
 
 -- The newest execution of a run that went on anew, on the forward path.
 CREATE TYPE scoop.anew AS (

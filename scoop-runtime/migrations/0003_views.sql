@@ -17,6 +17,7 @@ RETURN CASE
     WHEN (r.tries).attempts > 0 OR (r.tries).retries > 0 THEN 'retrying'
     WHEN r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested THEN 'pending'
     WHEN (r.awaited).signal IS NOT NULL AND r.ready_at > statement_timestamp() THEN 'awaiting signal'
+    WHEN (r.awaited).children IS NOT NULL AND r.ready_at > statement_timestamp() THEN 'waiting'
     WHEN r.parked_since IS NOT NULL THEN 'ready'
     WHEN r.epoch > r.unclaimed_epoch AND r.ready_at > statement_timestamp() THEN 'sleeping'
     ELSE 'ready'
@@ -227,7 +228,7 @@ $$;
 CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'failed' THEN 'operator'
-            WHEN r.state = 'waiting' THEN 'children'
+            WHEN r.state = 'waiting' OR scoop.phase(r) = 'waiting' THEN 'children'
             WHEN r.state = 'stuck' THEN CASE WHEN (r.tries).doubts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'

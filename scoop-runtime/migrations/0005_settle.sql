@@ -26,6 +26,7 @@ DECLARE
     due timestamptz;      -- its deadline from now on
     wakes_at timestamptz; -- when its wait ends, or it gives up
     has_children boolean := false;
+    is_undecided boolean; -- a strategy has to decide whom it waits for
     rollback_handlers text[];
     last_event timestamptz;
 BEGIN
@@ -56,6 +57,7 @@ BEGIN
     new_context := CASE WHEN s.context IS NULL THEN locked_run.context ELSE nullif(s.context, '{}') END;
     turned := CASE WHEN s.turns_back THEN clock_timestamp() END;
     in_rollback := s.turns_back OR locked_run.rollback_since IS NOT NULL;
+    is_undecided := (s.wait ? 'messages') IS TRUE;
     last_event_at := last_event;
     ready_handlers := '{}';
 
@@ -183,14 +185,15 @@ BEGIN
             CASE WHEN s.rolling_back THEN 'rolled_back' ELSE 'committed' END::scoop.run_outcome,
             s.failure, locked_run.rollback_failure, new_context, locked_run.queued_at, locked_run.began_at, last_event);
     END IF;
-    IF s.ends = 'unnoted' THEN
+    -- the parent may have gone on without it since its claim
+    IF s.ends = 'unnoted' OR s.ends = 'noted' AND locked_run.parent IS NULL THEN
         DELETE FROM scoop.run r WHERE r.root = locked_run.root AND r.id = locked_run.id;
         state := 'ended';
         overdue := locked_run.give_up_at <= clock_timestamp();
     ELSIF s.ends = 'failed' THEN
         UPDATE scoop.run r
         SET state = 'failed', owner = NULL, ready_at = last_event, epoch = r.epoch + 1,
-            step = s.step, suspended = ROW(NULL, NULL, NULL, s.handler_iteration)::scoop.suspended,
+            step = s.step, suspended = ROW(NULL, NULL, NULL, s.handler_iteration, NULL)::scoop.suspended,
             completions = NULL, outputs = NULL, awaited = NULL, signalled_by = NULL,
             rolling_back = true, failure = s.failure, rollback_failure = s.rollback_failure, context = new_context,
             giving_up = false, give_up_at = NULL, rollback_since = coalesce(turned, r.rollback_since),
@@ -200,16 +203,16 @@ BEGIN
         RETURNING r.state::text INTO state;
     ELSE
         UPDATE scoop.run r
-        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN has_children THEN 'waiting'
+        SET state = CASE WHEN s.ends = 'noted' THEN 'ended' WHEN is_undecided THEN 'running' WHEN has_children THEN 'waiting'
                          WHEN wakes_at IS NOT NULL THEN 'ready' ELSE 'running'
                     END::scoop.run_state,
-            owner = CASE WHEN s.ends IS NULL AND NOT has_children AND wakes_at IS NULL THEN r.owner END,
-            ready_at = coalesce(wakes_at, r.ready_at),
-            awaited = CASE WHEN s.wait ? 'signal' THEN
-                ROW(s.wait #>> '{signal,name}', s.wait #>> '{signal,key}')::scoop.awaited END,
+            owner = CASE WHEN s.ends IS NULL AND (is_undecided OR NOT has_children AND wakes_at IS NULL) THEN r.owner END,
+            ready_at = CASE WHEN is_undecided THEN r.ready_at ELSE coalesce(wakes_at, r.ready_at) END,
+            awaited = CASE WHEN NOT is_undecided THEN scoop.awaited_signal(s.wait) END,
             signalled_by = NULL,
             epoch = r.epoch + 1,
-            step = s.step, suspended = ROW(s.jump, s.definition, s.iteration, s.handler_iteration)::scoop.suspended,
+            step = s.step, suspended = ROW(
+                s.jump, s.definition, s.iteration, s.handler_iteration, CASE WHEN is_undecided THEN s.wait END)::scoop.suspended,
             suspensions = s.suspensions, completions = s.completions, outputs = s.outputs,
             rolling_back = s.rolling_back, failure = s.failure,
             context = new_context, replied = s.replied,
@@ -288,6 +291,58 @@ BEGIN
         WHERE child.root = locked_run.root AND child.parent = locked_run.id AND child.state = 'failed';
     END IF;
     RETURN NEXT;
+END $$;
+
+-- The signal that a run awaits by this wait, if it awaits one.
+CREATE FUNCTION scoop.awaited_signal(wait jsonb) RETURNS scoop.awaited LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN wait ? 'signal' THEN
+    ROW(wait #>> '{signal,name}', wait #>> '{signal,key}', NULL)::scoop.awaited END;
+
+-- Applies what strategies have decided about the messages that a run waits for, if that still has this epoch, and raises the epoch. The
+-- run goes on without the handlers of the messages `gone_on`: those that failed are forgotten, and the others have no parent any more. It
+-- then waits for the others: as without a strategy, if `children` is null; or until at most so many children have not ended, or `until`.
+-- Returns whether that took effect.
+-- Locks: the row of the run, then those of its children that it does not wait for any more.
+CREATE FUNCTION scoop.decide_wait(of_root uuid, run uuid, of_epoch bigint, decided jsonb) RETURNS boolean
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    d record;
+    wait_until timestamptz;
+BEGIN
+    SELECT * INTO d FROM jsonb_to_record(decided) AS d (gone_on uuid[], wait jsonb, children int, until timestamptz);
+    PERFORM FROM scoop.run r
+    WHERE r.root = of_root AND r.id = run AND r.epoch = of_epoch AND r.state = 'running'
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF d.gone_on IS NOT NULL THEN
+        DELETE FROM scoop.run child
+        WHERE child.root = of_root AND child.parent = run AND child.state = 'ended' AND child.message_id = ANY (d.gone_on);
+        UPDATE scoop.run child SET parent = NULL
+        WHERE child.root = of_root AND child.parent = run AND child.message_id = ANY (d.gone_on);
+    END IF;
+    -- as in scoop.settle
+    wait_until := CASE WHEN d.children IS NULL THEN (d.wait ->> 'until')::timestamptz
+                       ELSE coalesce(d.until, '9999-12-31 23:59:59.999999+00') END;
+    IF d.children IS NULL AND d.wait ? 'signal' THEN
+        wait_until := coalesce(wait_until, '9999-12-31 23:59:59.999999+00');
+    END IF;
+    UPDATE scoop.run r
+    SET state = CASE WHEN d.children IS NULL THEN 'waiting' ELSE 'ready' END::scoop.run_state,
+        owner = NULL,
+        ready_at = CASE WHEN wait_until IS NULL THEN r.ready_at
+                        ELSE greatest(least(wait_until, r.give_up_at), clock_timestamp()) END,
+        awaited = CASE WHEN d.children IS NULL THEN scoop.awaited_signal(d.wait) ELSE ROW(NULL, NULL, d.children)::scoop.awaited END,
+        suspended = ROW(
+            (r.suspended).jump, (r.suspended).definition, (r.suspended).iteration, (r.suspended).handler_iteration,
+            CASE WHEN d.wait ? 'messages' THEN d.wait END)::scoop.suspended,
+        epoch = r.epoch + 1
+    WHERE r.root = of_root AND r.id = run;
+    RETURN true;
 END $$;
 
 -- The failed children of a run, as its next step gets them. `listed` has 50 at most, first those with a failed

@@ -3,7 +3,7 @@
 -- Locks: nothing.
 -- $1 root, $2 id, $3 the maximum of a count, $4 the maximum of the runs in execution that count for its limit
 SELECT {unfinished_shown},
-       u.giving_up,
+       u.giving_up, (u.suspended).wait,
        CASE WHEN u.giving_up AND u.rollback_since IS NULL THEN (
            -- by each id of the lineage: other runs of the hierarchy may have many cancellations
            SELECT count(*) FROM unnest(u.lineage) AS own (id)

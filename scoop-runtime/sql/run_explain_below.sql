@@ -2,17 +2,17 @@
 -- Locks: nothing.
 -- $1 root, $2 id, $3 how many at most
 WITH RECURSIVE below AS (
-    SELECT r.id, r.state FROM scoop.run r
+    SELECT r.id, r.state = 'waiting' OR (r.awaited).children IS NOT NULL AS waits FROM scoop.run r
     WHERE r.root = $1 AND r.parent = $2 AND r.state::text NOT IN ('ended', 'failed')
     UNION
-    SELECT child.id, child.state
+    SELECT child.id, child.waits
     FROM below
     CROSS JOIN LATERAL (
-        SELECT r.id, r.state FROM scoop.run r
+        SELECT r.id, r.state = 'waiting' OR (r.awaited).children IS NOT NULL AS waits FROM scoop.run r
         WHERE r.root = $1 AND r.parent = below.id AND r.state::text NOT IN ('ended', 'failed')
         OFFSET 0
     ) child
-    WHERE below.state = 'waiting'
+    WHERE below.waits
 )
 SELECT {unfinished_shown}
 FROM (SELECT below.id FROM below LIMIT $3) nearest

@@ -52,7 +52,7 @@ bounds AS MATERIALIZED (
 ),
 recorded AS MATERIALIZED (
     SELECT e.id, e.type, e.message_id, e.step, e.child_failure_handler_iteration AS handling, e.definition,
-           e.created_at
+           e.wait ? 'messages' AS by_strategy, e.created_at
     FROM scoop.message_event e
     WHERE scoop.run_id(e.cooperation_lineage) = $1
       AND e.type IN ('SUSPENDED', 'EMITTED') AND e.coroutine_name = $2
@@ -62,7 +62,7 @@ recorded AS MATERIALIZED (
     ORDER BY e.created_at DESC
     LIMIT (SELECT CASE WHEN NOT known THEN $4::bigint END FROM bounds)
 )
-SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitted,
+SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::boolean AS by_strategy, NULL::uuid AS emitted,
        NULL::timestamptz AS created_at, NULL::uuid AS id,
        (SELECT bounds::text FROM marked) AS bounds,
        -- a part that is done, not only handlers of what stood in the way of the first one
@@ -85,7 +85,7 @@ SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::uuid AS emitte
        (SELECT m.payload FROM scoop.message m WHERE m.id = (SELECT message_id FROM begun)) AS payload
 FROM newest n CROSS JOIN bounds b
 UNION ALL
-SELECT r.step, NULL, r.handling, r.definition, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at,
+SELECT r.step, NULL, r.handling, r.definition, r.by_strategy, CASE WHEN r.type = 'EMITTED' THEN r.message_id END, r.created_at,
        r.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM recorded r
 ORDER BY created_at DESC NULLS FIRST

@@ -1,4 +1,4 @@
--- Wakes waiting runs that have no child left. It runs after the commits of the children, so that of two last children
+-- Wakes waiting runs that have no child left; and those about which a strategy decides again, since few enough have not ended. It runs after the commits of the children, so that of two last children
 -- at least one finds both gone. A run that had completed the last step of its saga, and has no failed child, commits
 -- here. Of the others, this worker claims those for which it has slots and a program, as in run_claim.sql; the rest
 -- become ready; a run that waits for a time, too, when that is over. All have begun, so claiming them writes no event.
@@ -29,6 +29,7 @@ locked_run AS MATERIALIZED (
                AND wakes.at <= clock.now
                AND EXISTS (SELECT FROM own_worker)
                AND NOT scoop.has_to_give_up(r.giving_up, r.give_up_at, clock.now)
+               AND (r.suspended).wait IS NULL
                AND NOT EXISTS (
                    SELECT FROM scoop.run failed WHERE failed.root = r.root AND failed.parent = r.id
                ) AS commits
@@ -38,18 +39,23 @@ locked_run AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT clock_timestamp() AS now OFFSET 0) clock
     JOIN scoop.run snapshot ON snapshot.root = w.root AND snapshot.id = w.id
     JOIN scoop.run r ON r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch
-        AND r.state = 'waiting'
+        AND (r.state = 'waiting' OR r.state = 'ready' AND (r.awaited).children IS NOT NULL)
     -- part of the join, so that it follows a row that was changed while this statement waited for its lock
-    CROSS JOIN LATERAL (SELECT scoop.wakes_at(r.ready_at, r.last_event_at, clock.now) AS at) wakes
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN r.state = 'waiting' THEN scoop.wakes_at(r.ready_at, r.last_event_at, clock.now) ELSE clock.now END AS at
+    ) wakes
     LEFT JOIN unnest($3::text[], $4::text[], $6::text[], $9::int[], $10::int[])
         AS own (topic, handler, last_step, lane, definition)
         ON own.topic = r.topic AND own.handler = r.handler AND own.lane = r.reserved_for
     WHERE (SELECT count(*) FROM own_worker) >= 0
       AND jsonb_typeof(object) = 'object'
-      AND NOT EXISTS (
+      AND CASE WHEN r.state = 'waiting' THEN NOT EXISTS (
           SELECT FROM scoop.run child
           WHERE child.root = r.root AND child.parent = r.id AND child.state NOT IN ('ended', 'failed')
-      )
+      ) ELSE (
+          SELECT count(*) FROM scoop.run child
+          WHERE child.root = r.root AND child.parent = r.id AND child.state NOT IN ('ended', 'failed')
+      ) <= (r.awaited).children END
     FOR UPDATE OF r
 ),
 woken AS (
@@ -58,8 +64,9 @@ woken AS (
         owner = CASE WHEN locked_run.is_claimed THEN $2 END,
         epoch = r.epoch + locked_run.is_claimed::int,
         -- the clock is later than the wait for the lock: claims look for no run that was ready before
-        ready_at = scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp()),
-        awaited = CASE WHEN NOT locked_run.is_claimed THEN r.awaited END,
+        ready_at = CASE WHEN r.state = 'waiting' THEN scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp())
+                        ELSE clock_timestamp() END,
+        awaited = CASE WHEN NOT locked_run.is_claimed AND r.state = 'waiting' THEN r.awaited END,
         last_event_at = CASE WHEN locked_run.is_claimed
             THEN greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond',
                 locked_run.at + interval '1 microsecond')

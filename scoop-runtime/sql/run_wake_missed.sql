@@ -9,12 +9,17 @@ WITH unheeded AS (
       AND NOT EXISTS (SELECT FROM scoop.run parent WHERE parent.root = r.root AND parent.id = r.parent)
 )
 UPDATE scoop.run r
-SET state = 'ready', ready_at = scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp())
+SET state = 'ready',
+    ready_at = CASE WHEN r.state = 'waiting' THEN scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp())
+                    ELSE clock_timestamp() END,
+    awaited = CASE WHEN r.state = 'waiting' THEN r.awaited END
 FROM scoop.run snapshot
-WHERE r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch
-  AND r.state = 'waiting' AND snapshot.state = 'waiting'
-  AND NOT EXISTS (
+WHERE r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch AND r.state = snapshot.state
+  AND CASE WHEN snapshot.state = 'waiting' THEN NOT EXISTS (
       SELECT FROM scoop.run child
       WHERE child.root = snapshot.root AND child.parent = snapshot.id AND child.state NOT IN ('ended', 'failed')
-  )
+  ) WHEN snapshot.state = 'ready' AND (snapshot.awaited).children IS NOT NULL THEN (
+      SELECT count(*) FROM scoop.run child
+      WHERE child.root = snapshot.root AND child.parent = snapshot.id AND child.state NOT IN ('ended', 'failed')
+  ) <= (snapshot.awaited).children END
 RETURNING r.handler

@@ -42,7 +42,7 @@ SET state = 'ready',
     ready_at = CASE WHEN r.giving_up THEN clock_timestamp() ELSE greatest(
         least(coalesce((refusing.wait ->> 'until')::timestamptz, '9999-12-31 23:59:59.999999+00'), r.give_up_at),
         clock_timestamp()) END,
-    awaited = ROW(refusing.wait #>> '{signal,name}', refusing.wait #>> '{signal,key}')::scoop.awaited,
+    awaited = scoop.awaited_signal(refusing.wait),
     signalled_by = NULL,
     outputs = nullif(r.outputs - r.step, '{}'),
     tries = NULL, reason = $4

@@ -114,6 +114,16 @@ pub enum Bug {
     DeleteNeeded,
     /// A hierarchy that is kept for longer than others is never looked at again.
     ForgetKept,
+    /// A run goes on as soon as one handler has committed, whatever its strategy says.
+    GoOnEarly,
+    /// A strategy is not asked again when enough children have ended.
+    AskLate,
+    /// The handlers without which a run goes on are not cancelled.
+    ForgetOthers,
+    /// A rollback does not wait for what its run has left under way.
+    ForgetLeft,
+    /// A launch that has failed by its strategy does not fail its step.
+    ForgetGaveUp,
 }
 
 /// A feature of sagas with a simulation of its own.
@@ -137,11 +147,13 @@ pub enum Feature {
     Priorities,
     /// Deletion of finished hierarchies.
     Retention,
+    /// Strategies of launches.
+    Strategies,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 53] = [
+    pub const ALL: [Bug; 58] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -195,6 +207,11 @@ impl Bug {
         Bug::DeleteAwaiting,
         Bug::DeleteNeeded,
         Bug::ForgetKept,
+        Bug::GoOnEarly,
+        Bug::AskLate,
+        Bug::ForgetOthers,
+        Bug::ForgetLeft,
+        Bug::ForgetGaveUp,
     ];
 
     /// The feature that it is about, if a simulation of that feature has to find it.
@@ -214,6 +231,9 @@ impl Bug {
             }
             Self::IgnorePriority => Some(Feature::Priorities),
             Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
+            Self::GoOnEarly | Self::AskLate | Self::ForgetOthers | Self::ForgetLeft | Self::ForgetGaveUp => {
+                Some(Feature::Strategies)
+            }
             Self::ForgetEntityEvent
             | Self::StaleDecisions
             | Self::KeepVoidDecisions

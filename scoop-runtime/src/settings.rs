@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
+use scoop_core::wait::WaitPlan;
 
 use crate::api::{Archive, Keep};
 use crate::testing::Rehearsal;
@@ -52,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) backoff: Backoff,
     /// The number of suspensions and launches that a rollback reads, and has in memory, at a time.
     pub(crate) history_entries: usize,
+    /// Whom runs wait for after a launch without a strategy; all registered handlers, if there is none.
+    pub(crate) default_wait: Option<WaitPlan>,
     /// For how long finished hierarchies are kept.
     pub(crate) keep: Keep,
     /// What gets them before they are deleted.
@@ -79,6 +82,7 @@ impl Default for Settings {
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             history_entries: HISTORY_ENTRIES,
+            default_wait: None,
             keep: Keep::default(),
             archive: None,
             rehearsal: None,

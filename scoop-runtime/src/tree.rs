@@ -7,6 +7,7 @@ mod timeline;
 
 use std::time::{Duration, SystemTime};
 
+use scoop_core::wait::MessageWait;
 use scoop_core::{EventKind, Failure, Lineage, OPERATOR, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
@@ -173,6 +174,8 @@ pub struct RunEvent {
     repaired_at: Option<SystemTime>,
     /// The wait for a signal that begins with the event.
     awaits: Option<Wait>,
+    /// The messages launched with it whose handlers are waited for by a strategy.
+    strategies: Vec<MessageWait>,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
     /// The failure that it records, if it records one. A tree has 4 MiB of failures at most: first the newest of each kind of each
@@ -331,6 +334,7 @@ impl RunEvent {
             wait_end,
             repaired_at,
             awaits,
+            strategies: vec![],
             worker,
             failure,
             unreadable,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use scoop::{Context, Error, EventKind, Failure, Lineage, Result, SignalKey};
 use scoop_audit::{
     AwaitedSignal, BegunStep, EndedRun, FailedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage,
-    LoggedOutput, LoggedSignal, Subscription, Tables,
+    LoggedOutput, LoggedSignal, LoggedStrategy, Subscription, Tables,
 };
 use scoop_test_support::postgres::tables;
 use serde_json::Value;
@@ -28,7 +28,7 @@ const EVENTS: &str = "
            e.exception, e.context, e.created_at, CASE WHEN e.wait -> 'signal' IS NULL THEN (e.wait ->> 'until')::timestamptz END AS waits_until,
            e.type = 'SUSPENDED' AND EXISTS (SELECT FROM scoop.execution x WHERE x.run = scoop.run_id(e.cooperation_lineage) AND x.began_at = e.created_at) AS anew,
            e.wait #>> '{signal,name}' AS signal_name, e.wait #>> '{signal,key}' AS signal_key,
-           (e.wait ->> 'until')::timestamptz AS awaits_until,
+           (e.wait ->> 'until')::timestamptz AS awaits_until, coalesce(e.wait, 'null') AS wait,
            m.topic, CASE WHEN e.type = 'SEEN' THEN m.payload END AS payload
     FROM scoop.message_event e LEFT JOIN scoop.message m ON m.id = e.message_id
     WHERE e.cooperation_lineage[1] = ANY($1)
@@ -188,6 +188,7 @@ impl Recorded {
             awaits: signal_name
                 .zip(signal_key)
                 .map(|(name, key)| AwaitedSignal { to: SignalKey { name, key }, until: awaits_until }),
+            strategies: LoggedStrategy::read_all(&row.try_get("wait")?),
         };
         let payload: Option<Json<Value>> = row.try_get("payload")?;
         Ok(Self { event, topic: row.try_get("topic")?, payload: payload.map(|Json(payload)| payload) })

@@ -299,6 +299,7 @@ impl Rollback {
                         handler_iteration,
                         definition: None,
                         emitted,
+                        by_strategy: false,
                         output: None,
                     });
                 }
@@ -487,6 +488,7 @@ fn emission(child: usize) -> Emission {
         detached_root: None,
         context: Default::default(),
         required: None,
+        wait: None,
     }
 }
 

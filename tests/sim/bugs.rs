@@ -20,6 +20,7 @@ use crate::play;
 use crate::prioritized::PRIORITIZED;
 use crate::scenario::{CHANGING_FROM, Scenario};
 use crate::slow;
+use crate::strategies::STRATEGIES;
 
 /// Number of seeds among which each bug has to be found.
 const SEEDS_MAX: u64 = 400;
@@ -90,6 +91,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::Limits => &LIMITED,
             Feature::Priorities => &PRIORITIZED,
             Feature::Retention => &KEPT,
+            Feature::Strategies => &STRATEGIES,
         };
         return small.find(bug, SEEDS_MAX);
     }

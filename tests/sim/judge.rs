@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use scoop::{EventKind, Failure, InMemory, LoggedEvent};
 use scoop_audit::{
     AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, FailedRun, Log,
-    LoggedEvent as Logged, LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, Quiescence,
-    RunOutcome, Subscription, Tables, Violation, audit, audit_effects,
+    LoggedEvent as Logged, LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, LoggedStrategy,
+    Quiescence, RunOutcome, Subscription, Tables, Violation, audit, audit_effects,
 };
 use scoop_runtime::simulation;
 use time::Duration;
@@ -203,6 +203,7 @@ fn logged(row: &LoggedEvent) -> Logged {
         goes_on_anew: row.goes_on_anew,
         waits_until: row.waits_until.map(Into::into),
         awaits: row.awaits.clone().map(|to| AwaitedSignal { to, until: row.awaits_until.map(Into::into) }),
+        strategies: LoggedStrategy::read_all(&row.wait),
     }
 }
 

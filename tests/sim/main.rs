@@ -40,6 +40,7 @@ mod sagas;
 mod scenario;
 mod shrink;
 mod slow;
+mod strategies;
 mod table;
 mod versions;
 mod world;
@@ -56,6 +57,7 @@ use crate::once::ONCE;
 use crate::paused::PAUSED;
 use crate::prioritized::PRIORITIZED;
 use crate::scenario::CHANGING_FROM;
+use crate::strategies::STRATEGIES;
 
 /// Number of seeds played by default, from 0 on.
 const SEEDS: u64 = 2_000;
@@ -117,7 +119,7 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT]
+    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT, &STRATEGIES]
         .into_iter()
         .all(|small| small.play(seeds.clone()))
 }

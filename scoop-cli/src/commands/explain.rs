@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use scoop_core::Priority;
+use scoop_core::wait::MessageWait;
 use scoop_runtime::{
     Delay, Explanation, FailedBelow, RunExplanation, RunRequest, Scoop, WaitKind, WaitReason,
 };
@@ -55,6 +56,7 @@ enum WaitRecord<'a> {
         unfinished: usize,
         blocking_count: usize,
         blocking: Vec<RunRecord<'a>>,
+        strategies: Vec<StrategyRecord<'a>>,
     },
     Signal {
         signal: SignalRecord<'a>,
@@ -121,15 +123,31 @@ struct JoinRecord<'a> {
     missing: &'a [String],
 }
 
+/// A message whose handlers a run waits for by a strategy.
+#[derive(Serialize)]
+struct StrategyRecord<'a> {
+    topic: &'a str,
+    waits_for: &'a str,
+    until: Option<String>,
+}
+
+impl<'a> From<&'a MessageWait> for StrategyRecord<'a> {
+    fn from(message: &'a MessageWait) -> Self {
+        let until = message.plan.until().map(|until| utc(until.into()));
+        Self { topic: &message.topic, waits_for: message.plan.describe(), until }
+    }
+}
+
 impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
     fn from(reason: &'a WaitReason) -> Self {
         match reason {
             WaitReason::Ended => Self::Nothing,
             WaitReason::Executing { worker } => Self::Step { worker: worker.as_ref().map(Into::into) },
-            WaitReason::Children { unfinished, blocking, blocking_count } => Self::Children {
+            WaitReason::Children { unfinished, blocking, blocking_count, strategies } => Self::Children {
                 unfinished: *unfinished,
                 blocking_count: *blocking_count,
                 blocking: blocking.iter().map(Into::into).collect(),
+                strategies: strategies.iter().map(Into::into).collect(),
             },
             WaitReason::Signal { signal, until } => {
                 Self::Signal { signal: signal.into(), until: until.and_then(utc_if_limited) }
@@ -269,8 +287,13 @@ mod tests {
             (WaitReason::Ended, r#"{"for":"nothing"}"#),
             (WaitReason::Executing { worker: None }, r#"{"for":"step","worker":null}"#),
             (
-                WaitReason::Children { unfinished: 2, blocking: vec![], blocking_count: 1 },
-                r#"{"for":"children","unfinished":2,"blocking_count":1,"blocking":[]}"#,
+                WaitReason::Children {
+                    unfinished: 2,
+                    blocking: vec![],
+                    blocking_count: 1,
+                    strategies: vec![],
+                },
+                r#"{"for":"children","unfinished":2,"blocking_count":1,"blocking":[],"strategies":[]}"#,
             ),
             (
                 WaitReason::Signal {

@@ -34,6 +34,7 @@ pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
         goes_on_anew: row.event.anew.is_some(),
         waits_until: row.event.wait.as_ref().filter(|wait| wait.signal().is_none()).and_then(Wait::limit),
         awaits: row.event.wait.as_ref().and_then(awaited),
+        strategies: vec![],
     });
     let emitted = world.rows.iter().filter(|row| row.event.kind == EventKind::Emitted);
     let messages = emitted.map(|row| {

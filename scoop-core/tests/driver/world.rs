@@ -346,6 +346,7 @@ impl<'a> World<'a> {
                 detached_root: emit.detached.then(|| self.id()),
                 context,
                 required: None,
+                wait: None,
             });
         }
         let next = match &outcome.end {
@@ -405,6 +406,7 @@ impl<'a> World<'a> {
                             handler_iteration: row.event.handler_iteration,
                             definition: self.ended_under.get(&row.created_at).copied(),
                             emitted,
+                            by_strategy: false,
                             output: self.outputs.get(&key).cloned(),
                         });
                     }

@@ -130,5 +130,12 @@ fn named(name: &str) -> StepDefinition {
 }
 
 fn instance(step: &str, handler_iteration: Option<u32>) -> Instance {
-    Instance { step: step.into(), handler_iteration, definition: None, emitted: vec![], output: None }
+    Instance {
+        step: step.into(),
+        handler_iteration,
+        definition: None,
+        emitted: vec![],
+        by_strategy: false,
+        output: None,
+    }
 }

@@ -1,7 +1,7 @@
 -- What a worker reads of a run `c`: the last two are of one that it has claimed.
 c.root, c.id, c.lineage, c.message_id, c.topic, c.handler, c.epoch, c.rolling_back, c.rollback_requested,
        c.step, (c.suspended).jump, (c.suspended).definition, c.reserved_for, (c.suspended).iteration,
-       (c.suspended).handler_iteration, c.suspensions, c.completions,
+       (c.suspended).handler_iteration, (c.suspended).wait, c.suspensions, c.completions,
        c.outputs, c.failure,
        coalesce((c.tries).attempts, 0) AS attempts, coalesce((c.tries).retries, 0) AS retries, (c.tries).tried_under, c.reason,
        c.context, c.replied, c.rollback_failure IS NOT NULL AS has_failed_before,

@@ -10,6 +10,8 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::migrate::bring_up_to_date;
 use super::scoop::PrivateServer;
+use scoop_core::wait::WaitPlan;
+
 use crate::engine::{self, Engine};
 use crate::error::is_crowded;
 use crate::saga::registry::{Provided, Registry};
@@ -220,6 +222,21 @@ impl Builder {
     /// bounds of failures.
     pub fn failure_text_bytes_max(mut self, bytes: usize) -> Self {
         self.settings.failure_text_bytes_max = bytes;
+        self
+    }
+
+    /// Whom runs of this program wait for after a launch, if neither the launch, its message nor the saga says so. By default
+    /// they wait for all handlers that are registered when the message is launched.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use scoop_core::wait::{AtLeast, WaitStrategy};
+    /// # fn example(builder: scoop_runtime::Builder) -> scoop_runtime::Builder {
+    /// builder.default_wait(AtLeast(1).within(Duration::from_secs(60)))
+    /// # }
+    /// ```
+    pub fn default_wait(mut self, plan: impl Into<WaitPlan>) -> Self {
+        self.settings.default_wait = Some(plan.into());
         self
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::wait::WaitPlan;
 use scoop_core::{
     Context, ContextError, ContextKey, Deadline, DeadlineKind, Priority, SleepUntil, TraceContext,
 };
@@ -11,6 +12,7 @@ use time::OffsetDateTime;
 use crate::store::Store;
 use crate::telemetry::trace::{self, with_trace};
 use crate::util::patience::{GivenUp, Trial};
+use crate::util::payload::StepName;
 use crate::{RuntimeError, When};
 
 /// The options of one launch.
@@ -61,6 +63,11 @@ impl Options {
         self.trace = trace::of_headers(traceparent, tracestate);
     }
 
+    /// The deadlines that the launch itself sets.
+    pub(crate) fn deadlines(&self) -> Vec<When> {
+        self.deadlines.iter().map(|(_, when)| *when).collect()
+    }
+
     /// The context with which the handlers of the message start. `base` is the context of the launching step or
     /// client, and `launcher` names it. Deadlines and delays need the clock of the server; reading it is retried for
     /// as long as `patience` lasts.
@@ -96,6 +103,36 @@ impl Options {
         }
         .boxed()
     }
+}
+
+/// The strategy of a launch with these deadlines as it is stored, with the time at which its limit is over.
+pub(crate) async fn stored_wait(
+    plan: WaitPlan,
+    deadlines: Vec<When>,
+    StepName { saga, step }: StepName<'_>,
+    topic: &str,
+    store: &Store,
+) -> Result<WaitPlan, scoop_core::Error> {
+    let refused = |why: &str| {
+        let strategy = plan.strategy();
+        scoop_core::Error::msg(format!(
+            "saga `{saga}`, step `{step}`: a message for topic `{topic}` cannot be waited for by the strategy `{strategy}`: {why}"
+        ))
+        .into_permanent()
+    };
+    if let Some(mistake) = plan.mistake() {
+        return Err(refused(mistake));
+    }
+    let Some(limit) = plan.limit() else { return Ok(plan.stored(None)) };
+    let now = Trial::new(Duration::ZERO).endure(|_| store.now()).await;
+    let now = now.map_err(GivenUp::error("the clock was read"))?;
+    let until = When::In(limit).instant(now.latest)?;
+    for deadline in deadlines {
+        if deadline.instant(now.earliest)? < until {
+            return Err(refused("its limit is later than the deadline of this launch"));
+        }
+    }
+    Ok(plan.stored(Some(until)))
 }
 
 /// The time of a sleep, by the clock of the server.

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Conclusion, Continuation, Failure, Run, Tried};
+use scoop_core::{Conclusion, Continuation, Failure, Run, Tried, Wait};
 
 use super::decisions::{decide, is_decision};
 use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
@@ -20,6 +20,7 @@ use super::topology::recorded::{by_index, recorded};
 use super::topology::refresh::add_reply_type;
 use super::user_code::at_most_once::interrupted;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
+use super::wait_strategy::{decide_wait, failed_launches, wait_for_left};
 use super::wakeups::Delivery;
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::RunnableSaga;
@@ -44,9 +45,11 @@ pub(super) async fn drive_as(
 ) {
     let engine = flight.engine.clone();
     let ClaimedRun { key, payload, attempts, retries, tried_under, newest_failure, .. } = claimed;
-    let ClaimedRun { flags, began_at, overdue, run, definition, signalled_by, .. } = claimed;
+    let ClaimedRun { flags, began_at, overdue, run, definition, signalled_by, wait, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
     let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
+    let mut run = run;
+    run.failed_children.splice(..0, failed_launches(wait.as_ref()));
     let (message, stored) = (OnceLock::new(), run.context.clone());
     let (tried, reasons) = (Tried::default(), vec![]);
     let is_joined =
@@ -76,6 +79,7 @@ pub(super) async fn drive_as(
         undecided: None,
         span,
         signalled_by,
+        wait: wait.filter(Wait::is_undecided),
     };
     execution.span.continues_in(&mut execution.run.context);
     let mut exit = match position(&engine, &mut execution, &tried_under).await {
@@ -246,9 +250,15 @@ async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bo
 
 /// One turn: the next move, and its conclusion.
 async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit> {
+    if let Some(wait) = execution.wait.take() {
+        return Err(decide_wait(engine, execution, wait).await?);
+    }
     if let Some(message) = load_rollback_plan(engine, &execution.saga, &mut execution.run).await? {
         // A requested rollback is claimed with the message of the first execution.
         execution.payload = message;
+    }
+    if let Some(exit) = wait_for_left(engine, execution).await? {
+        return Err(exit);
     }
     if std::mem::take(&mut execution.overdue) {
         execution.give_up_reasons = reasons_to_give_up(engine, execution).await?;

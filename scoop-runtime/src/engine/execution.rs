@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use scoop_core::{
-    Context, Continuation, Definition, Failure, Run, TraceContext, Tried, is_signal_wait, visible_step,
+    Context, Continuation, Definition, Failure, Run, TraceContext, Tried, Wait, is_signal_wait, visible_step,
 };
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -58,6 +58,8 @@ pub(super) struct Execution {
     pub(super) span: RunSpan,
     /// The span that has sent the signal with which it goes on.
     pub(super) signalled_by: Option<TraceContext>,
+    /// What it waits for, if strategies have to decide before it goes on.
+    pub(super) wait: Option<Wait>,
 }
 
 impl Execution {

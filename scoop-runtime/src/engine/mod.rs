@@ -31,6 +31,7 @@ mod handover;
 mod outcome;
 mod rollback_history;
 mod user_code;
+mod wait_strategy;
 
 // Persistence of its conclusions: in the transaction of a step, or batched with other runs.
 mod settle;

@@ -6,6 +6,7 @@ mod text;
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
+use scoop_core::wait::MessageWait;
 use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
@@ -75,6 +76,8 @@ pub enum WaitReason {
         blocking: Vec<RunSummary>,
         /// The number of such descendants; among the 500 nearest.
         blocking_count: usize,
+        /// The messages whose handlers it waits for by a strategy, and not for all of them.
+        strategies: Vec<MessageWait>,
     },
     /// A signal.
     Signal {

@@ -197,7 +197,8 @@ impl RunPhase {
                 &[RowState::Ready]
             }
             Self::Running => &[RowState::Running],
-            Self::Waiting => &[RowState::Waiting],
+            // One about which a strategy decides is ready from a time on.
+            Self::Waiting => &[RowState::Waiting, RowState::Ready],
             Self::Stuck => &[RowState::Stuck],
             Self::RollbackFailed => &[RowState::Failed],
             Self::Committed | Self::RolledBack => &[],
@@ -218,7 +219,7 @@ impl WaitKind {
     /// The states of the rows that can wait for it.
     pub(crate) fn row_states(self) -> impl Iterator<Item = RowState> {
         let states: &[RowState] = match self {
-            Self::Children => &[RowState::Waiting],
+            Self::Children => &[RowState::Waiting, RowState::Ready],
             Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
             Self::Program => &[RowState::Ready, RowState::Stuck],
             Self::Operator => &[RowState::Stuck, RowState::Failed],

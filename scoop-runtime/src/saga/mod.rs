@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
+use scoop_core::wait::WaitPlan;
 use scoop_core::{Definition, Entity, Failure, JoinIncomplete, KeepTimes, Message, Next, Result, Schedule};
 use serde_json::Value;
 
@@ -74,6 +75,11 @@ pub trait Saga: Send + Sync + Sized + 'static {
     /// The time for which the saga sleeps after the code of the step; `None` is no sleep.
     fn sleep(step: Self::Step) -> Option<Duration> {
         let _ = step;
+        None
+    }
+
+    /// Whom its runs wait for after a launch, if neither the launch nor the message says so: `#[saga(wait = ..)]`.
+    fn wait() -> Option<WaitPlan> {
         None
     }
 
@@ -309,6 +315,11 @@ pub trait Handler: Send + Sync + 'static {
     /// See [`Saga::sleep`].
     fn sleep(&self, step: usize) -> Option<Duration>;
 
+    /// See [`Saga::wait`].
+    fn wait(&self) -> Option<WaitPlan> {
+        None
+    }
+
     /// See [`Saga::decisions`].
     fn decisions(&self) -> Option<command::CommandFunctions>;
 
@@ -394,6 +405,10 @@ impl<S: Saga> Handler for S {
 
     fn sleep(&self, step: usize) -> Option<Duration> {
         S::sleep(S::Step::ALL[step])
+    }
+
+    fn wait(&self) -> Option<WaitPlan> {
+        S::wait()
     }
 
     fn decisions(&self) -> Option<command::CommandFunctions> {

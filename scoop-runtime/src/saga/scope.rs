@@ -22,6 +22,7 @@ use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, is_injected};
 use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
+use crate::saga::Handler;
 use crate::saga::private::Awaited;
 use crate::store::{self, ClaimKey, HierarchyFlags, RolledBack, StepTransaction};
 use crate::telemetry::trace::{self, with_trace};
@@ -29,6 +30,7 @@ use crate::unhandled::insert_in;
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
 use crate::{HierarchyId, RuntimeError, When};
+use scoop_core::wait::WaitPlan;
 
 /// The scope of one execution of a step: its transaction, its launches, and information about itself.
 ///
@@ -75,6 +77,7 @@ pub(crate) struct CallSite<'a> {
     pub(crate) flags: HierarchyFlags,
     pub(crate) run: &'a Run,
     pub(crate) definition: &'a Definition,
+    pub(crate) handler: &'a dyn Handler,
     pub(crate) step: &'a str,
     pub(crate) iteration: u32,
     /// In a child failure handler, the number of its earlier calls for this step.
@@ -274,7 +277,9 @@ impl<'a> Scope<'a> {
     }
 
     #[track_caller]
-    fn emit(&mut self, message: EmittedMessage, detached_root: Option<Uuid>) -> Emit<'_> {
+    fn emit(&mut self, mut message: EmittedMessage, detached_root: Option<Uuid>) -> Emit<'_> {
+        let of_program = || self.engine.settings().default_wait.clone();
+        let wait = message.wait.take().or_else(|| self.place.handler.wait()).or_else(of_program);
         Emit {
             engine: self.engine,
             step: self.place.step_name(),
@@ -286,6 +291,7 @@ impl<'a> Scope<'a> {
             depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
             detached_root,
             options: Options::default(),
+            wait,
             at: Location::caller(),
         }
     }
@@ -715,6 +721,8 @@ pub struct Emit<'s> {
     depth: usize,
     detached_root: Option<Uuid>,
     options: Options,
+    /// The strategy of this launch.
+    wait: Option<WaitPlan>,
     /// The place of the launch.
     at: &'static Location<'static>,
 }
@@ -726,6 +734,8 @@ struct EmittedMessage {
     /// Its Rust type, or what launches it without one.
     of: &'static str,
     requires_handler: bool,
+    /// Its strategy.
+    wait: Option<WaitPlan>,
 }
 
 impl EmittedMessage {
@@ -735,18 +745,43 @@ impl EmittedMessage {
             payload: payload::of_message(message),
             of: std::any::type_name::<M>(),
             requires_handler: M::REQUIRES_HANDLER,
+            wait: M::wait(),
         }
     }
 
     fn untyped(topic: String, payload: Value) -> Self {
         let of = "Scope::launch_untyped";
         let payload = payload::check_topic(&topic, of).map(|()| payload);
-        Self { topic, payload, of, requires_handler: false }
+        Self { topic, payload, of, requires_handler: false, wait: None }
     }
 }
 
 impl Emit<'_> {
     launch_options!();
+
+    /// Waits by this strategy in place of that of the message, the saga or the program: for some of the handlers, or for a
+    /// time. Without any of these, the saga waits for all handlers that are registered when the message is launched. A detached
+    /// message is waited for by nobody, whatever its strategy.
+    ///
+    /// # Errors
+    ///
+    /// The launch fails if the parameters of the strategy are a mistake, such as those of `AtLeast(0)`, or if its limit is later
+    /// than the deadline of the message.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use scoop_runtime as scoop;
+    /// # use scoop_core::wait::{AtLeast, WaitStrategy};
+    /// # async fn example(scope: &mut scoop::Scope<'_>) -> scoop_core::Result<()> {
+    /// let ask = serde_json::json!({ "item": 7 });
+    /// scope.launch_untyped("quotes.ask", ask).wait(AtLeast(2).within(Duration::from_secs(10))).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait(mut self, plan: impl Into<WaitPlan>) -> Self {
+        self.wait = Some(plan.into());
+        self
+    }
 
     /// The error if its runs would exceed the maximum depth.
     fn depth_exceeded(&self) -> Option<Error> {
@@ -785,11 +820,19 @@ impl Emit<'_> {
             return Err(error);
         }
         let settings = self.engine.settings();
-        let EmittedMessage { topic, payload, of, requires_handler } = self.message;
+        let EmittedMessage { topic, payload, of, requires_handler, .. } = self.message;
         let what = || format!("a message for topic `{topic}`");
         let payload = payload.map_err(|error| Unstorable::in_step(self.step, error))?;
         let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
         let limit = settings.context_bytes_max;
+        let wait = self.wait.filter(|plan| self.detached_root.is_none() && !plan.is_default());
+        let wait = match wait {
+            Some(plan) => {
+                let (deadlines, store) = (self.options.deadlines(), self.engine.store());
+                Some(launch_options::stored_wait(plan, deadlines, self.step, &topic, store).await?)
+            }
+            None => None,
+        };
         let required = requires_handler || self.options.required;
         let required = required.then_some(Required { message: of, at: self.at });
         let context = self
@@ -798,7 +841,7 @@ impl Emit<'_> {
             .await
             .map_err(|error| Unstorable::in_step(self.step, error))?;
         let (message, detached_root) = (ids::now_v7(), self.detached_root);
-        self.emissions.push(Emission { message, topic, payload, detached_root, context, required });
+        self.emissions.push(Emission { message, topic, payload, detached_root, context, required, wait });
         Ok(message)
     }
 }

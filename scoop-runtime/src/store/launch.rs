@@ -159,6 +159,7 @@ impl NewMessage {
             reserved_for: 0,
             limit_key: None,
             signalled_by: None,
+            wait: None,
             run: begun,
         }
     }

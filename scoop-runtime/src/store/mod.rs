@@ -75,9 +75,9 @@ pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
 pub(crate) use types::{
     BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FormerAttempts, Freed,
-    GiveUpReasons, HierarchyFlags, OverdueRun, ParentRef, Reaped, Reconciled, Release, RollbackHistory,
-    StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery, WakeOptions, Woken, micros_of, no_failure,
-    readable, timestamps,
+    GiveUpReasons, HierarchyFlags, LaunchedRun, LeftRun, OverdueRun, ParentRef, Reaped, Reconciled, Release,
+    RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery, WaitDecision,
+    WaitedChildren, WakeOptions, Woken, micros_of, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -251,6 +251,16 @@ storage! {
         async fn wake_and_claim(
             &self, parents: &[ParentRef], claimer: Claimer<'_>, lanes: &Lanes, options: WakeOptions,
         ) -> Woken;
+
+        /// Applies what strategies have decided about the messages that a run waits for, and has it wait. Returns whether it was
+        /// held under the key.
+        async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> bool;
+
+        /// The runs of these messages that a run waits for, and those that have committed.
+        async fn waited_children(&self, key: ClaimKey, messages: &[Uuid]) -> WaitedChildren;
+
+        /// The unfinished runs of these messages that no run waits for.
+        async fn left_children(&self, root: Uuid, messages: &[Uuid]) -> Vec<LeftRun>;
 
         /// Hands runs back. Returns how many were still held under their keys.
         async fn release(&self, releases: &[Release]) -> u64;

@@ -641,7 +641,15 @@ mod tests {
 
     fn emission(detached: bool, context: Context) -> Emission {
         let (message, topic, payload) = (Uuid::from_u128(9), "topic".into(), json!({}));
-        Emission { message, topic, payload, detached_root: detached.then(Uuid::nil), context, required: None }
+        Emission {
+            message,
+            topic,
+            payload,
+            detached_root: detached.then(Uuid::nil),
+            context,
+            required: None,
+            wait: None,
+        }
     }
 
     fn conclusion(events: Vec<Event>, fate: Fate) -> Conclusion {

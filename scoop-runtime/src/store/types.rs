@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use scoop_core::wait::WaitedChild;
 use scoop_core::{
-    Context, Direction, Entry, Failure, RecordedStep, RollbackProgress, Run, SignalKey, TraceContext, Window,
+    Context, Direction, Entry, Failure, Lineage, RecordedStep, RollbackProgress, Run, SignalKey,
+    TraceContext, Wait, Window,
 };
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
+
+use super::requests::RequestTarget;
 
 /// The state of a row of the working set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -117,7 +121,52 @@ pub(crate) struct ClaimedRun {
     pub(crate) limit_key: Option<String>,
     /// The span that has sent the signal with which it goes on, if it goes on with one.
     pub(crate) signalled_by: Option<TraceContext>,
+    /// What it waits for, while strategies decide about messages that it has launched, or once one of these has said that a
+    /// launch has failed.
+    pub(crate) wait: Option<Wait>,
     pub(crate) run: Run,
+}
+
+/// What strategies have decided about the messages that a run waits for.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct WaitDecision {
+    /// The messages of which it waits for no handler any more.
+    pub(crate) gone_on: Vec<Uuid>,
+    /// What is left of the wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wait: Option<Wait>,
+    /// The strategies decide again when at most so many children have not ended; without it, the run waits for all that are left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) children: Option<i32>,
+    /// And at this time at the latest.
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<OffsetDateTime>,
+}
+
+/// The runs of messages for which strategies decide.
+#[derive(Debug, Default)]
+pub(crate) struct WaitedChildren {
+    pub(crate) runs: Vec<LaunchedRun>,
+    /// How many children of the launcher have not ended, those of other messages included.
+    pub(crate) unfinished: i32,
+}
+
+/// An unfinished run of a message, for which the launcher of that does not wait.
+#[derive(Debug)]
+pub(crate) struct LeftRun {
+    pub(crate) target: RequestTarget,
+    pub(crate) gives_up: bool,
+    /// For how many seconds it has recorded no event.
+    pub(crate) rests: f64,
+}
+
+/// A run of a message that another run has launched.
+#[derive(Clone, Debug)]
+pub(crate) struct LaunchedRun {
+    pub(crate) message: Uuid,
+    pub(crate) lineage: Lineage,
+    /// What became of it so far.
+    pub(crate) child: WaitedChild,
 }
 
 /// What a run is in its hierarchy: whether a parent waits for it, and whether it belongs to a rollback.

@@ -12,7 +12,7 @@ use super::{
 use crate::Intervention;
 use crate::find::QUEUED_MIN;
 use crate::repair::no_program;
-use crate::util::format::{ahead, humane, system_time, utc, utc_if_known};
+use crate::util::format::{ahead, humane, strategy, system_time, utc, utc_if_known};
 
 /// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;
@@ -120,10 +120,18 @@ impl RunInfo {
         let mut notes = vec![self.identity()];
         notes.extend(self.execution());
         notes.extend(self.refused_signal.as_ref().map(|why| Escaped(why).to_string()));
+        notes.extend(self.strategies());
         notes.extend(self.giving_up());
         notes.extend(self.pauses.iter().map(|pause| pause.in_words(self.read_at)));
         notes.extend(self.is_abandoned.then(|| Escaped(&no_program(&self.handler)).to_string()));
         notes
+    }
+
+    /// The strategies by which it waits.
+    fn strategies(&self) -> Vec<String> {
+        let strategies = self.events.last().filter(|_| self.state == RunState::Waiting);
+        let strategies = strategies.map_or(&[][..], |event| &event.strategies);
+        strategies.iter().map(|message| format!("waits for {}", strategy(message, self.read_at))).collect()
     }
 
     /// Its id, its duration, its time in the queue, and the worker that executes it.

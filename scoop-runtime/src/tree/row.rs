@@ -183,9 +183,12 @@ impl RunEvent {
 
     /// Sets the wait of the run after it.
     pub(crate) fn before(self, wait: Option<&Wait>) -> Self {
+        let strategies = wait.map_or(&[][..], Wait::messages).to_vec();
+        let wait =
+            wait.filter(|wait| strategies.is_empty() || wait.limit().is_some() || wait.signal().is_some());
         let sleep = wait.filter(|wait| wait.signal().is_none());
         let awaits = wait.filter(|wait| wait.signal().is_some()).cloned();
-        Self { sleeps_until: sleep.map(|wait| system_time(wait.time())), awaits, ..self }
+        Self { sleeps_until: sleep.map(|wait| system_time(wait.time())), awaits, strategies, ..self }
     }
 
     /// Sets whether the step that completed with it has no compensation.
@@ -294,7 +297,10 @@ fn state_of(standing: &Standing, events: &[RunEvent], read_at: Option<SystemTime
         }
         (RowState::Ready, None) => RunState::Pending,
         (RowState::Ready, _) if sleeps && stands.signal.is_some() => RunState::AwaitingSignal,
-        (RowState::Ready, Some(EventKind::Suspended)) if sleeps => RunState::Sleeping,
+        (RowState::Ready, Some(EventKind::Suspended)) if sleeps => {
+            let by_strategy = events.last().is_some_and(|event| !event.strategies.is_empty());
+            if by_strategy { RunState::Waiting } else { RunState::Sleeping }
+        }
         (RowState::Ready, _) => RunState::Ready,
     }
 }

@@ -1,5 +1,6 @@
 //! Formats times and durations.
 
+use scoop_core::wait::MessageWait;
 use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
@@ -48,6 +49,12 @@ pub fn humane(duration: Duration) -> String {
         3600..86_400 => format!("{hours} h {} min", minutes % 60),
         _ => format!("{days} d {} h", hours % 24),
     }
+}
+
+/// Whom a run waits for by a strategy, and until when.
+pub(crate) fn strategy(message: &MessageWait, now: Option<SystemTime>) -> String {
+    let until = message.plan.until().map(|until| format!(", until {}", ahead(until.into(), now)));
+    format!("{message}{}", until.unwrap_or_default())
 }
 
 /// Formats the time and its distance from `now`.

@@ -173,7 +173,7 @@ async fn parent_is_followed_to_the_child_that_blocks_it() -> Result<()> {
     assert_eq!(explanation.hierarchy, order.id());
     let run = only(explanation);
     let text = run.to_string();
-    let WaitReason::Children { unfinished: 1, blocking, blocking_count: 1 } = &run.reason else {
+    let WaitReason::Children { unfinished: 1, blocking, blocking_count: 1, .. } = &run.reason else {
         panic!("{run:?}")
     };
     let [item] = &blocking[..] else { panic!("{run:?}") };

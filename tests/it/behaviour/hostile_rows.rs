@@ -190,7 +190,6 @@ async fn run_with_the_lineage_of_another_is_stuck_and_listed() -> Result<()> {
         "lineage = ARRAY[NULL, id]",
         "lineage = ARRAY[root, gen_random_uuid()]",
         "lineage = ARRAY[gen_random_uuid(), id]",
-        "lineage = ARRAY[root, gen_random_uuid(), id]",
         "parent = gen_random_uuid()",
     ] {
         let (db, gate) = (tables().await?, Gate::default());

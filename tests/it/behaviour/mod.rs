@@ -141,6 +141,7 @@ mod trees_unreadable;
 mod types_changed;
 mod uniqueness;
 mod untyped;
+mod wait_strategies;
 mod waits_changed;
 
 use scoop::prelude::*;

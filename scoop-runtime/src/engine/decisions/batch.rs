@@ -374,7 +374,15 @@ impl DecisionInBatch<'_> {
         let required = required.map(|message| Required { message, at: std::panic::Location::caller() });
         let context = self.undecided.event_context.clone();
         let message = ids::now_v7();
-        Ok(Emission { message, topic: topic.to_owned(), payload, detached_root: None, context, required })
+        Ok(Emission {
+            message,
+            topic: topic.to_owned(),
+            payload,
+            detached_root: None,
+            context,
+            required,
+            wait: None,
+        })
     }
 
     /// The settlement of the run, and what is needed after its commit.

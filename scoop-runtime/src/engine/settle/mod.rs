@@ -6,7 +6,7 @@ mod in_step;
 pub(super) mod queue;
 
 use scoop_core::{
-    Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey, Tried,
+    Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey, Tried, Wait,
 };
 use serde_json::Value;
 
@@ -110,6 +110,10 @@ fn may_coalesce(conclusion: &mut Conclusion) -> Option<&mut Run> {
 
 /// The conclusion of the next move, if that is one without user code.
 fn following_record(saga: &RunnableSaga, run: &Run) -> Option<Conclusion> {
+    if !run.left().is_empty() {
+        // What it has left under way ends first.
+        return None;
+    }
     match Continuation::of(&saga.definition, run) {
         Ok(Continuation::Record(record)) => Some(record.conclude()),
         Ok(Continuation::Call(_)) | Err(_) => None,
@@ -236,6 +240,8 @@ pub(super) struct AfterCommit {
     signals: Vec<SignalKey>,
     /// The message of the execution that begins.
     anew: Option<Value>,
+    /// What it waits for, if strategies have to decide before it goes on.
+    wait: Option<Wait>,
 }
 
 impl AfterCommit {
@@ -249,7 +255,8 @@ impl AfterCommit {
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => (None, true),
         };
         let anew = conclusion.anew.as_ref().map(|next| next.payload.clone());
-        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], anew }
+        let wait = conclusion.wait.clone().filter(Wait::is_undecided);
+        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], anew, wait }
     }
 
     /// The same, with what only its settlement has.
@@ -344,6 +351,7 @@ fn apply(
             execution.newest_failure = None;
             execution.former_attempts = Tried::default();
             execution.overdue = settled.overdue;
+            execution.wait = after.wait;
             if let Some(payload) = after.anew {
                 execution.begin_anew(payload, settled.last_event_at);
             }

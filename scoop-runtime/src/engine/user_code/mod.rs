@@ -492,6 +492,7 @@ fn call_site<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
         flags: execution.flags,
         run: &execution.run,
         definition: &execution.saga.definition,
+        handler: &*execution.saga.handler,
         step: call.step(),
         iteration,
         handler_iteration,

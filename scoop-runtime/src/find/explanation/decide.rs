@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use scoop_core::wait::MessageWait;
 use scoop_core::{Priority, SignalKey};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -42,6 +43,8 @@ pub(crate) struct RunFacts {
     pub(crate) limit: Option<LimitFacts>,
     /// The number of its unfinished children.
     pub(crate) children: usize,
+    /// The messages whose handlers it waits for by a strategy.
+    pub(crate) strategies: Vec<MessageWait>,
     /// Unfinished descendants, the nearest first.
     pub(crate) below: Vec<RunSummary>,
     /// The failed descendants that come first, if it is failed; [`FAILED_BELOW_READ`] at most.
@@ -104,6 +107,7 @@ impl RunFacts {
             pauses: vec![],
             limit: None,
             children: 0,
+            strategies: vec![],
             below: vec![],
             failed_below: vec![],
             join: None,
@@ -124,6 +128,7 @@ impl RunFacts {
             pauses,
             limit,
             children,
+            strategies,
             below,
             mut failed_below,
             join,
@@ -134,7 +139,7 @@ impl RunFacts {
         };
         let reason = match (run.phase, run.waits_for, limit) {
             (phase, ..) if phase.is_finished() => WaitReason::Ended,
-            (RunPhase::Waiting, ..) => blocked(children, below),
+            (RunPhase::Waiting, ..) => blocked(children, below, strategies),
             (_, Some(WaitKind::Operator), _) => {
                 let first = failed_below.first().and_then(|below| below.failure.as_ref());
                 let first = first.map(ToString::to_string);
@@ -187,7 +192,7 @@ fn cut(runs: &mut Vec<FailedBelow>) -> bool {
 }
 
 /// The runs that a parent really waits for: those of its descendants that wait for no child.
-fn blocked(unfinished: usize, below: Vec<RunSummary>) -> WaitReason {
+fn blocked(unfinished: usize, below: Vec<RunSummary>, strategies: Vec<MessageWait>) -> WaitReason {
     let mut blocking: Vec<_> = below.into_iter().filter(|run| run.phase != RunPhase::Waiting).collect();
     blocking.sort_by_key(|run| {
         let needs_help =
@@ -196,5 +201,5 @@ fn blocked(unfinished: usize, below: Vec<RunSummary>) -> WaitReason {
     });
     let blocking_count = blocking.len();
     blocking.truncate(BLOCKING_MAX);
-    WaitReason::Children { unfinished, blocking, blocking_count }
+    WaitReason::Children { unfinished, blocking, blocking_count, strategies }
 }

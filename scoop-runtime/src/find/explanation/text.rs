@@ -8,7 +8,7 @@ use scoop_core::{Escaped, Priority};
 use super::{COUNT_MAX, Delay, Explanation, FailedBelow, LimitKey, RunExplanation, WaitReason, WorkerInfo};
 use crate::Pause;
 use crate::find::{RunPhase, RunRequest, RunSummary, WaitKind};
-use crate::util::format::{ahead, humane, utc};
+use crate::util::format::{ahead, humane, strategy, utc};
 
 impl RunExplanation {
     /// What would end the wait, in a sentence or two.
@@ -47,6 +47,9 @@ impl RunExplanation {
             }
             WaitReason::Executing { .. } => {
                 "Another worker takes it over; if none lives, start a program that has its saga.".into()
+            }
+            WaitReason::Children { strategies, .. } if !strategies.is_empty() => {
+                "It goes on when its strategies allow that, and all children have ended that they do not decide about.".into()
             }
             WaitReason::Children { .. } => "It goes on when all its children have ended.".into(),
             WaitReason::Signal { signal, until } => {
@@ -186,9 +189,12 @@ impl RunExplanation {
                     "was executed by a worker that is not registered any more; its last event was {long} ago"
                 )
             }
-            WaitReason::Children { unfinished, blocking, blocking_count } => {
+            WaitReason::Children { unfinished, blocking, blocking_count, strategies } => {
                 let children = Count(*unfinished, "child", "children");
                 write!(f, "waits for {children}, for {long}")?;
+                for message in strategies {
+                    write!(f, "; by its strategy for {}", strategy(message, now))?;
+                }
                 for (nth, run) in blocking.iter().enumerate() {
                     let before = if nth == 0 { ". Below it, " } else { "; " };
                     write!(f, "{before}run {} of `{}` ", run.run, Escaped(&run.handler))?;

@@ -186,7 +186,7 @@ impl State {
             (row.state, row.owner) = (RowState::Running, Some(worker));
             row.queued_at = row.queued_at.or(row.parked_since).or(Some(row.ready_at));
             row.began_at = row.began_at.or(Some(now));
-            row.signal = None;
+            (row.signal, row.children_max) = (None, None);
             row.last_event_at = later(now, row.last_event_at);
             let keeps = is_injected(Bug::TakeOverLiving) && row.attempts > 0;
             row.epoch += i64::from(!keeps);
@@ -244,6 +244,7 @@ impl State {
             reserved_for: row.reserved_for,
             limit_key: None,
             signalled_by: row.signalled_by.clone(),
+            wait: row.wait.clone(),
             run: row.run(identifier),
         })
     }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use scoop_core::{EventKind, Failure, Lineage};
+use scoop_core::{EventKind, Failure, Lineage, Wait};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -188,7 +188,7 @@ impl State {
         while let Some(parent) = ahead.pop_front().filter(|_| below.len() < BELOW_MAX) {
             for child in self.children((root, parent)).filter(is_unfinished) {
                 below.push(self.unfinished(child));
-                ahead.extend((child.state == RowState::Waiting).then(|| child.id()));
+                ahead.extend(child.waits_for_children().then(|| child.id()));
             }
         }
         below.truncate(BELOW_MAX);
@@ -214,6 +214,7 @@ impl State {
             pauses: self.pauses_of(&row.topic, &row.handler),
             limit: self.limit_facts(row),
             children,
+            strategies: row.wait.as_ref().map_or(&[][..], Wait::messages).to_vec(),
             below,
             failed_below: hierarchy.named_failures(&failed_below),
             join,
@@ -273,6 +274,7 @@ impl State {
                 RunPhase::Pending
             }
             RowState::Ready | RowState::Ended if is_ahead && row.signal.is_some() => RunPhase::AwaitingSignal,
+            RowState::Ready if is_ahead && row.children_max.is_some() => RunPhase::Waiting,
             RowState::Ready | RowState::Ended if is_ahead && !row.is_unclaimed() => RunPhase::Sleeping,
             RowState::Ready | RowState::Ended => RunPhase::Ready,
         }
@@ -284,7 +286,7 @@ impl State {
         match (row.state, phase) {
             (RowState::Running | RowState::Ended, _) => None,
             (RowState::Failed, _) => Some(WaitKind::Operator),
-            (RowState::Waiting, _) => Some(WaitKind::Children),
+            (RowState::Waiting, _) | (RowState::Ready, RunPhase::Waiting) => Some(WaitKind::Children),
             (RowState::Stuck, _) if row.doubts >= UNKNOWN_MAX => Some(WaitKind::Operator),
             (RowState::Stuck, _) => Some(WaitKind::Program),
             (RowState::Ready, RunPhase::AwaitingSignal) => Some(WaitKind::Signal),

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use scoop_core::{Context, EventKind, Failure, Lineage, SignalKey, Wait};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::MemoryStore;
@@ -48,6 +49,8 @@ pub struct LoggedEvent {
     pub awaits: Option<SignalKey>,
     /// The time at which it goes on without that signal.
     pub awaits_until: Option<SystemTime>,
+    /// What the run waits for after it, as it is stored.
+    pub wait: Value,
 }
 
 /// An unfinished run, as in the working set.
@@ -196,7 +199,8 @@ impl Event {
                 .wait
                 .as_ref()
                 .filter(|wait| wait.signal().is_none())
-                .map(|wait| wait.time().into()),
+                .and_then(Wait::limit)
+                .map(Into::into),
             awaits: self.wait.as_ref().and_then(Wait::signal).cloned(),
             awaits_until: self
                 .wait
@@ -204,6 +208,7 @@ impl Event {
                 .filter(|wait| wait.signal().is_some())
                 .and_then(Wait::limit)
                 .map(Into::into),
+            wait: serde_json::to_value(&self.wait).unwrap_or_default(),
         }
     }
 }

@@ -313,6 +313,7 @@ impl EventLog {
                     step: event.step.clone().unwrap_or_default(),
                     handler_iteration: event.handling.and_then(|count| u32::try_from(count).ok()),
                     definition: event.definition,
+                    by_strategy: event.wait.as_ref().is_some_and(|wait| !wait.messages().is_empty()),
                     at,
                 },
                 _ => return None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::{Context, Failure, Lineage, Priority, SignalKey, TraceContext};
+use scoop_core::{Context, Failure, Lineage, Priority, SignalKey, TraceContext, Wait};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -58,6 +58,11 @@ pub(super) struct WorkingRow {
     pub(super) refused_by: Vec<i32>,
     /// The signal that it awaits while it is ready.
     pub(super) signal: Option<SignalKey>,
+    /// Of a ready run: a strategy decides again when at most so many of its children have not ended.
+    pub(super) children_max: Option<i32>,
+    /// What it waits for, while strategies decide about messages that it has launched, or once one of these has said that a
+    /// launch has failed.
+    pub(super) wait: Option<Wait>,
     /// The span that sent the signal that it got, while its newest step awaits one.
     pub(super) signalled_by: Option<TraceContext>,
     /// How many executions there were before the newest one.
@@ -122,6 +127,8 @@ pub(super) enum IndexKey {
 pub(super) enum Held {
     /// A signal.
     Signal(SignalKey),
+    /// A strategy.
+    Children,
     /// A place of this key, since that time.
     Parked(String, OffsetDateTime),
 }
@@ -174,6 +181,8 @@ impl WorkingRow {
             reserved_for: 0,
             refused_by: vec![],
             signal: None,
+            children_max: None,
+            wait: None,
             signalled_by: None,
             execution: 0,
             execution_since: None,
@@ -210,7 +219,8 @@ impl WorkingRow {
         match self.state {
             RowState::Ready => {
                 let parked = || Some(Held::Parked(self.limit_key.clone()?, self.parked_since?));
-                let held = self.signal.clone().map(Held::Signal).or_else(parked);
+                let children = || self.children_max.map(|_| Held::Children);
+                let held = self.signal.clone().map(Held::Signal).or_else(parked).or_else(children);
                 IndexKey::Ready(self.ready_at, self.turn, self.priority(), self.is_suspect(), held)
             }
             RowState::Running => IndexKey::Running(self.owner),
@@ -233,9 +243,15 @@ impl WorkingRow {
         (self.giving_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
     }
 
+    /// Whether it waits for its children, or for a strategy that decides about them.
+    pub(super) fn waits_for_children(&self) -> bool {
+        self.state == RowState::Waiting || self.state == RowState::Ready && self.children_max.is_some()
+    }
+
     /// The time from which it is ready if its children have ended; see `scoop.wakes_at` in the migrations.
     pub(super) fn wakes_at(&self, now: OffsetDateTime) -> OffsetDateTime {
-        if self.ready_at > self.last_event_at { self.ready_at.max(now) } else { now }
+        let waits_on = self.state == RowState::Waiting && self.ready_at > self.last_event_at;
+        if waits_on { self.ready_at.max(now) } else { now }
     }
 
     /// The time from which it is ready, apart from the limit of its key.

@@ -74,6 +74,7 @@ impl WorkingRow {
         self.handler_iteration = settlement.handler_iteration;
         (self.jump, self.definition, self.iteration) = (None, None, None);
         (self.completions, self.outputs, self.signal, self.signalled_by) = (None, None, None, None);
+        self.wait = None;
         self.rolling_back = true;
         self.failure.clone_from(&settlement.failure);
         self.rollback_failure.clone_from(&settlement.rollback_failure);
@@ -278,7 +279,10 @@ impl State {
             last_event_at: step.last_event,
             ready_handlers: vec![],
         };
+        // The parent may have gone on without it since its claim.
+        let is_unnoted = held.parent.is_none() && settlement.ends == Some(Ending::Noted);
         if settlement.ends == Some(Ending::Unnoted)
+            || is_unnoted
             || is_injected(Bug::SwallowFailure) && settlement.ends.is_some()
         {
             self.change(run, |row| row.ends_as(step));
@@ -291,12 +295,15 @@ impl State {
             return settled(RowState::Failed, None);
         }
         let wait = settlement.wait.as_ref().filter(|_| !is_injected(Bug::ForgetWait));
+        let undecided = wait.filter(|wait| wait.is_undecided());
         let state = match (settlement.ends, step.waits, wait) {
             (Some(_), ..) => RowState::Ended,
+            (None, ..) if undecided.is_some() => RowState::Running,
             (None, true, _) => RowState::Waiting,
             (None, false, Some(_)) => RowState::Ready,
             (None, false, None) => RowState::Running,
         };
+        let (wait, undecided) = (wait.filter(|_| undecided.is_none()), undecided.cloned());
         let turned = settlement.turns_back.then_some(now);
         let since = turned.or(held.rollback_since);
         let counts = |deadline: &OffsetDateTime| since.is_none_or(|since| *deadline > since);
@@ -307,6 +314,7 @@ impl State {
             row.state = state;
             row.ready_at = wakes_at.unwrap_or(row.ready_at);
             (row.signal, row.signalled_by) = (wait.and_then(|wait| wait.signal().cloned()), None);
+            row.wait = undecided;
             row.owner = row.owner.filter(|_| state == RowState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);

@@ -127,6 +127,8 @@ pub(super) struct State {
     pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
     /// The ready runs that await a signal.
     pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
+    /// The ready runs about which a strategy decides again.
+    undecided: BTreeSet<RowKey>,
     /// The ready runs that wait for a place of their key.
     pub(super) parked: Parked,
     pub(super) signals: BTreeMap<Uuid, SignalRow>,
@@ -282,12 +284,14 @@ impl State {
         Some(row)
     }
 
-    /// Lets a failed run rest without the run above.
+    /// Has no run wait for this one any more.
     pub(super) fn detach(&mut self, run: RowKey) {
         let Some(parent) = self.row(run).and_then(|row| row.parent) else { return };
         let Some(hierarchy) = self.hierarchies.get_mut(&run.0) else { return };
+        let is_open = hierarchy.rows.get(&run.1).is_some_and(|row| !row.state.has_ended());
         if let Some(children) = hierarchy.children.get_mut(&parent) {
             children.all.remove(&run.1);
+            children.open -= usize::from(is_open);
         }
         if let Some(row) = hierarchy.rows.get_mut(&run.1) {
             row.parent = None;
@@ -312,6 +316,7 @@ impl State {
                     Some(Held::Parked(key, since)) => {
                         self.parked.entry((lane.0.clone(), key)).or_default().insert((since, run));
                     }
+                    Some(Held::Children) => drop(self.undecided.insert(run)),
                     None => {}
                 }
                 self.ready.entry(lane).or_default().insert(priority, (at, turn, run));
@@ -346,6 +351,7 @@ impl State {
                     Some(Held::Parked(key, since)) => {
                         take_out(&mut self.parked, &(lane.0.clone(), key.clone()), &(*since, run));
                     }
+                    Some(Held::Children) => drop(self.undecided.remove(&run)),
                     None => {}
                 }
                 self.suspects.remove(&(*at, *turn, run));
@@ -393,7 +399,7 @@ impl State {
 
     /// The runs that wait for others.
     pub(super) fn waiting(&self) -> impl Iterator<Item = RowKey> {
-        self.waiting.iter().copied()
+        self.waiting.iter().chain(&self.undecided).copied()
     }
 
     /// The rows of the children of a run.
@@ -404,11 +410,12 @@ impl State {
         ids.filter_map(move |id| hierarchy?.rows.get(id))
     }
 
-    /// Whether a run waits for no child any more.
-    pub(super) fn is_alone(&self, (root, parent): RowKey) -> bool {
+    /// Whether a run that waits for others wakes: no child is left to wait for, or few enough for a strategy to decide again.
+    pub(super) fn wakes(&self, (root, parent): RowKey) -> bool {
         let children = self.hierarchies.get(&root).and_then(|hierarchy| hierarchy.children.get(&parent));
-        let nearly = usize::from(is_injected(Bug::CountTwice));
-        children.is_none_or(|children| children.open <= nearly)
+        let open = children.map_or(0, |children| i32::try_from(children.open).unwrap_or(i32::MAX));
+        let nearly = i32::from(is_injected(Bug::CountTwice));
+        open <= self.row((root, parent)).and_then(|row| row.children_max).unwrap_or(nearly)
     }
 
     /// Writes an event that the indices admit, in the hierarchy of its lineage.

@@ -3,20 +3,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use scoop_core::EventKind;
+use scoop_core::wait::{ChildState, WaitedChild};
+use scoop_core::{EventKind, Failure, Wait};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::event_log::Event;
+use super::launch::min_deadline;
 use super::row::{Lane, RowState, RunOutcome, WorkingRow};
 use super::state::{RowKey, State, after, later};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    Claimer, CommittedParent, Deliver, Lanes, ParentRef, Release, SignalStorage, WakeOptions, WakeStorage,
-    Woken,
+    ClaimKey, Claimer, CommittedParent, Deliver, Lanes, LaunchedRun, LeftRun, ParentRef, Release,
+    RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
+use crate::util::stored_time::StoredTime;
 
 impl WakeStorage for MemoryStore {
     async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {
@@ -47,8 +50,8 @@ impl WakeStorage for MemoryStore {
             let mut woken = Woken::default();
             for (place, parent) in parents.iter().enumerate() {
                 let run = (parent.root, parent.id);
-                let waits = state.row(run).filter(|row| row.state == RowState::Waiting);
-                let Some(row) = waits.filter(|_| state.is_alone(run)) else {
+                let waits = state.row(run).filter(|row| row.waits_for_children());
+                let Some(row) = waits.filter(|_| state.wakes(run)) else {
                     continue;
                 };
                 let end = own.get(&(row.handler.clone(), row.topic.clone(), row.reserved_for));
@@ -71,6 +74,30 @@ impl WakeStorage for MemoryStore {
                 }
             }
             Ok(woken)
+        })
+        .await
+    }
+
+    async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> sqlx::Result<bool> {
+        self.run("decide_wait", |state| Ok(state.decide_wait(key, decision))).await
+    }
+
+    async fn waited_children(&self, key: ClaimKey, messages: &[Uuid]) -> sqlx::Result<WaitedChildren> {
+        self.run("waited_children", |state| Ok(state.waited_children((key.root, key.id), messages))).await
+    }
+
+    async fn left_children(&self, root: Uuid, messages: &[Uuid]) -> sqlx::Result<Vec<LeftRun>> {
+        self.run("left_children", |state| {
+            let rows = state.hierarchy(root).into_iter().flat_map(|hierarchy| hierarchy.rows.values());
+            let is_left = |row: &&WorkingRow| {
+                row.parent.is_none() && messages.contains(&row.message_id) && !row.state.has_ended()
+            };
+            let left = rows.filter(is_left).map(|row| LeftRun {
+                target: RequestTarget { lineage: row.lineage.clone(), message: row.message_id },
+                gives_up: row.giving_up,
+                rests: (state.now() - row.last_event_at).as_seconds_f64(),
+            });
+            Ok(left.collect())
         })
         .await
     }
@@ -103,11 +130,11 @@ impl State {
             (row.owner, row.ready_at) = (worker, row.wakes_at(now));
             if worker.is_some() {
                 row.state = RowState::Running;
-                row.signal = None;
+                (row.signal, row.children_max) = (None, None);
                 row.epoch += 1;
                 row.last_event_at = now.max(after(row.last_event_at)).max(after(at));
             } else {
-                row.state = RowState::Ready;
+                (row.state, row.children_max) = (RowState::Ready, None);
                 row.last_event_at = row.last_event_at.max(at);
             }
         });
@@ -119,6 +146,7 @@ impl State {
         row.step.as_deref() == Some(last_step)
             && row.jump.is_none()
             && row.definition == Some(definition)
+            && row.wait.is_none()
             && !row.rolling_back
             && !row.is_overdue(self.now())
             && row.wakes_at(self.now()) <= self.now()
@@ -153,13 +181,81 @@ impl State {
         Some(committed)
     }
 
+    /// Applies what strategies have decided; see `scoop.decide_wait` in `0005_settle.sql`.
+    fn decide_wait(&mut self, key: ClaimKey, decision: &WaitDecision) -> bool {
+        let WaitDecision { gone_on, wait, children, until } = decision;
+        let now = self.now();
+        if self.claimed_under(key).is_none() {
+            return false;
+        }
+        let run = (key.root, key.id);
+        let left = self.children(run).filter(|child| gone_on.contains(&child.message_id));
+        let left: Vec<_> = left.map(|child| (child.id(), child.state == RowState::Ended)).collect();
+        for (id, has_failed) in left {
+            match has_failed {
+                true => drop(self.remove((key.root, id))),
+                false => self.detach((key.root, id)),
+            }
+        }
+        let signal = wait.as_ref().and_then(Wait::signal).filter(|_| children.is_none());
+        let wait_until = match children {
+            Some(_) => Some(until.unwrap_or(StoredTime::LATEST)),
+            None if signal.is_some() => wait.as_ref().map(Wait::time),
+            None => wait.as_ref().and_then(Wait::limit),
+        };
+        self.change(run, |row| {
+            row.state = if children.is_some() { RowState::Ready } else { RowState::Waiting };
+            row.owner = None;
+            if let Some(at) = wait_until {
+                row.ready_at = min_deadline(at, row.give_up_at).max(now);
+            }
+            (row.signal, row.children_max) = (signal.cloned(), *children);
+            row.wait = wait.clone().filter(|wait| !wait.messages().is_empty());
+            row.epoch += 1;
+        });
+        true
+    }
+
+    /// See `run_waited_children.sql`.
+    fn waited_children(&self, run: RowKey, messages: &[Uuid]) -> WaitedChildren {
+        let launched = |row: &WorkingRow, state: ChildState, failure: Option<Failure>| {
+            let child = WaitedChild { handler: row.handler.to_string(), state, failure };
+            LaunchedRun { message: row.message_id, lineage: row.lineage.clone(), child }
+        };
+        let children = self.children(run).filter(|child| messages.contains(&child.message_id));
+        let unfinished = children.map(|child| {
+            let failure = child.rollback_failure.clone().or_else(|| child.failure.clone());
+            match child.state {
+                RowState::Failed => launched(child, ChildState::RollbackFailed, failure),
+                RowState::Ended => launched(child, ChildState::RolledBack, failure),
+                _ if child.is_unclaimed() => launched(child, ChildState::Pending, failure),
+                _ => launched(child, ChildState::Begun, failure),
+            }
+        });
+        let ended = self.hierarchy(run.0).into_iter().flat_map(|hierarchy| hierarchy.ended.values());
+        let committed = ended
+            .filter(|end| end.outcome == RunOutcome::Committed && messages.contains(&end.last.message_id));
+        let committed = committed.map(|end| launched(&end.last, ChildState::Committed, None));
+        let mut runs: Vec<_> = unfinished.chain(committed).collect();
+        runs.sort_by(|one, other| {
+            (one.message, &one.child.handler).cmp(&(other.message, &other.child.handler))
+        });
+        let unfinished = self.children(run).filter(|child| !child.state.has_ended()).count();
+        WaitedChildren { runs, unfinished: i32::try_from(unfinished).unwrap_or(i32::MAX) }
+    }
+
     pub(super) fn sweep(&mut self) -> Vec<String> {
         let now = self.now();
-        let alone = self.waiting().filter(|run| self.is_alone(*run) && !bug_never_wakes(*run));
-        let alone: Vec<_> = alone.collect();
-        let mut wake =
-            |run| self.change(run, |row| row.free(row.wakes_at(now))).map(|row| row.handler.to_string());
-        alone.into_iter().filter_map(&mut wake).collect()
+        let woken = self.waiting().filter(|run| self.wakes(*run) && !bug_never_wakes(*run));
+        let woken: Vec<_> = woken.collect();
+        let mut wake = |run| {
+            let row = self.change(run, |row| {
+                row.free(row.wakes_at(now));
+                row.children_max = None;
+            });
+            row.map(|row| row.handler.to_string())
+        };
+        woken.into_iter().filter_map(&mut wake).collect()
     }
 
     /// Hands a run back. Returns whether it was held under the key.

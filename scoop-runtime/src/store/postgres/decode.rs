@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use scoop_core::{ChildFailure, Context, Execution, Failure, Lineage, Path, Priority, Run, Suspension};
+use scoop_core::{ChildFailure, Context, Execution, Failure, Lineage, Path, Priority, Run, Suspension, Wait};
 use serde::Deserialize;
 use serde_json::Value;
 use sqlx::Row;
@@ -74,7 +74,7 @@ impl ClaimedRun {
         let lineage = lineage(row)?;
         let parent: Option<Uuid> = row.try_get("parent")?;
         let rollback_requested = row.try_get("rollback_requested")?;
-        if !is_lineage_of(&lineage, key, parent, rollback_requested) {
+        if !is_lineage_of(&lineage, key, parent) {
             return Err(sqlx::Error::Decode(
                 "its lineage is not that of its hierarchy, its parent and itself".into(),
             ));
@@ -121,19 +121,20 @@ impl ClaimedRun {
             reserved_for: row.try_get("reserved_for")?,
             limit_key: None,
             signalled_by: sender(row.try_get("signalled_by")?),
+            wait: row.try_get::<Option<Json<Wait>>, _>("wait")?.map(|Json(wait)| wait),
             run,
         })
     }
 }
 
-/// Whether a run has this lineage. No parent waits for a run whose rollback was requested, also if it is not
-/// the first one.
-fn is_lineage_of(lineage: &Lineage, key: ClaimKey, parent: Option<Uuid>, rollback_requested: bool) -> bool {
+/// Whether a run has this lineage. No parent waits for a run whose rollback was requested, or without which its parent has gone on.
+fn is_lineage_of(lineage: &Lineage, key: ClaimKey, parent: Option<Uuid>) -> bool {
     let is_first = lineage.ids().len() == 2;
     let above = lineage.ids().iter().rev().nth(1).filter(|_| !is_first);
     lineage.root_id() == key.root
         && lineage.id() == key.id
-        && parent.map_or(is_first || rollback_requested && above.is_some(), |parent| above == Some(&parent))
+        && parent.is_none_or(|parent| above == Some(&parent))
+        && (is_first || above.is_some())
 }
 
 impl ChildrenRow {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use scoop_core::{Failure, SignalKey};
+use scoop_core::wait::MessageWait;
+use scoop_core::{Failure, SignalKey, Wait};
+use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
+use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -124,6 +127,7 @@ impl FindStorage for PostgresStore {
             pauses: pauses(&row, "pauses")?,
             limit: limit(&row)?,
             children: count(&row, "children")?,
+            strategies: strategies(&row)?,
             below,
             failed_below,
             join,
@@ -277,6 +281,13 @@ impl PostgresStore {
         };
         row.map(read).transpose()
     }
+}
+
+/// The messages about whose handlers strategies decide.
+fn strategies(row: &PgRow) -> sqlx::Result<Vec<MessageWait>> {
+    let wait = row.try_get::<Option<Json<Value>>, _>("wait")?;
+    let wait = wait.and_then(|Json(wait)| serde_json::from_value::<Wait>(wait).ok());
+    Ok(wait.map_or(vec![], |wait| wait.messages().to_vec()))
 }
 
 /// The limits for which a run waits.

@@ -196,7 +196,8 @@ fn read_entry(row: &PgRow) -> sqlx::Result<Option<Entry>> {
     let handler_iteration: Option<i32> = row.try_get("handling")?;
     let handler_iteration = handler_iteration.map(unsigned);
     let (step, definition) = (row.try_get("step")?, row.try_get("definition")?);
-    Ok(Some(Entry::Suspended { step, handler_iteration, definition, at: micros_of(at) }))
+    let by_strategy = row.try_get::<Option<bool>, _>("by_strategy")?.unwrap_or_default();
+    Ok(Some(Entry::Suspended { step, handler_iteration, definition, by_strategy, at: micros_of(at) }))
 }
 
 /// After what time the history of the newest execution begins.

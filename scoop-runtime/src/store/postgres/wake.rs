@@ -1,9 +1,10 @@
-//! Wakes parents after the end of their children (`run_wake.sql` decides which continue or commit), hands runs back
-//! (`run_release.sql`).
+//! Wakes parents after the end of their children (`run_wake.sql` decides which continue or commit), has those wait about which
+//! strategies have decided (`scoop.decide_wait`), and hands runs back (`run_release.sql`).
 
 use std::iter;
 
 use scoop_core::SignalKey;
+use scoop_core::wait::{ChildState, WaitedChild};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -11,11 +12,11 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{time, time_if_any};
+use super::decode::{failure_if_readable, lineage, time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::{
-    ClaimedRun, Claimer, CommittedParent, FormerAttempts, Lanes, ParentRef, Release, WakeOptions,
-    WakeStorage, Woken,
+    ClaimKey, ClaimedRun, Claimer, CommittedParent, FormerAttempts, Lanes, LaunchedRun, LeftRun, ParentRef,
+    Release, RequestTarget, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
 use crate::util::ids;
 
@@ -35,6 +36,22 @@ impl CommittedParent {
         let parent = parent.map(|id| ParentRef { root, id, at });
         let began_at = time_if_any(row, "began_at")?.unwrap_or(at);
         Ok(Self { root, parent, handler: row.try_get("handler")?, took: at - began_at })
+    }
+}
+
+impl LaunchedRun {
+    /// From a row of `run_waited_children.sql`.
+    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let state = match row.try_get::<&str, _>("state")? {
+            "pending" => ChildState::Pending,
+            "begun" => ChildState::Begun,
+            "committed" => ChildState::Committed,
+            "rolled back" => ChildState::RolledBack,
+            _ => ChildState::RollbackFailed,
+        };
+        let failure = failure_if_readable(row, "failure");
+        let child = WaitedChild { handler: row.try_get("handler")?, state, failure };
+        Ok(Self { message: row.try_get("message_id")?, lineage: lineage(row)?, child })
     }
 }
 
@@ -87,6 +104,31 @@ impl WakeStorage for PostgresStore {
             }
         }
         Ok(woken)
+    }
+
+    async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> sqlx::Result<bool> {
+        let decide = sqlx::query_scalar(self.sql.run_decide_wait.clone());
+        decide.bind(key.root).bind(key.id).bind(key.epoch).bind(Json(decision)).one(&self.sessions).await
+    }
+
+    async fn waited_children(&self, key: ClaimKey, messages: &[Uuid]) -> sqlx::Result<WaitedChildren> {
+        let rows =
+            sqlx::query(self.sql.run_waited_children.clone()).bind(key.root).bind(key.id).bind(messages);
+        let rows = rows.all(&self.sessions).await?;
+        let unfinished = rows.first().map(|row| row.try_get::<i64, _>("unfinished")).transpose()?;
+        Ok(WaitedChildren {
+            runs: rows.iter().map(LaunchedRun::from_row).collect::<sqlx::Result<_>>()?,
+            unfinished: unfinished.map_or(0, |count| i32::try_from(count).unwrap_or(i32::MAX)),
+        })
+    }
+
+    async fn left_children(&self, root: Uuid, messages: &[Uuid]) -> sqlx::Result<Vec<LeftRun>> {
+        let rows = sqlx::query(self.sql.run_left_children.clone()).bind(root).bind(messages);
+        let left = |row: &PgRow| {
+            let target = RequestTarget { lineage: lineage(row)?, message: row.try_get("message_id")? };
+            Ok(LeftRun { target, gives_up: row.try_get("giving_up")?, rests: row.try_get("rests")? })
+        };
+        rows.all(&self.sessions).await?.iter().map(left).collect()
     }
 
     async fn release(&self, releases: &[Release]) -> sqlx::Result<u64> {

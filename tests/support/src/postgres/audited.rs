@@ -4,7 +4,8 @@ use scoop::__private::{Registration, inventory};
 use scoop::{Definition, EventKind, Failure, Lineage, SignalKey};
 use scoop_audit::{
     AwaitedSignal, BegunStep, EndedRun, FailedRun, Log, LoggedEvent, LoggedExecution, LoggedMessage,
-    LoggedOutput, LoggedSignal, Quiescence, Redelivery, RunOutcome, Subscription, Tables, audit,
+    LoggedOutput, LoggedSignal, LoggedStrategy, Quiescence, Redelivery, RunOutcome, Subscription, Tables,
+    audit,
 };
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -18,7 +19,7 @@ const EVENTS: &str = "
            CASE WHEN wait -> 'signal' IS NULL THEN (wait ->> 'until')::timestamptz END,
            type = 'SUSPENDED' AND EXISTS (SELECT FROM {schema}.execution x
                    WHERE x.run = {schema}.run_id(e.cooperation_lineage) AND x.began_at = e.created_at),
-           wait #>> '{signal,name}', wait #>> '{signal,key}', (wait ->> 'until')::timestamptz
+           wait #>> '{signal,name}', wait #>> '{signal,key}', (wait ->> 'until')::timestamptz, coalesce(wait, 'null')
     FROM {schema}.message_event e
     ORDER BY created_at, id";
 
@@ -196,6 +197,7 @@ fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
         waits_until: row.try_get(11)?,
         goes_on_anew: row.try_get(12)?,
         awaits: awaited(row)?,
+        strategies: LoggedStrategy::read_all(&row.try_get(16)?),
     })
 }
 

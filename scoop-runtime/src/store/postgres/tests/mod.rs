@@ -424,7 +424,7 @@ async fn unregistered_worker_releases_nothing() {
 async fn waiting(pool: &PgPool, store: &PostgresStore, launched: NewMessage) -> Vec<ParentRef> {
     let again = || NewMessage::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
-    let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', suspended = ROW(NULL, 7, NULL, 2), suspensions = 1,
+    let wait = r#"UPDATE scoop.run SET state = 'waiting', epoch = 2, step = 'one', suspended = ROW(NULL, 7, NULL, 2, NULL), suspensions = 1,
                     context = '{"Sum": 7}'
                 WHERE topic = 'a' RETURNING root, id, last_event_at + interval '1 hour' AS at"#;
     let rows = sqlx::query(wait).fetch_all(pool).await.unwrap();
@@ -531,7 +531,7 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
     for what in left_to_do {
         let mut tx = pool.begin().await.unwrap();
         sqlx::query("DELETE FROM scoop.run WHERE parent = $1").bind(id).execute(&mut *tx).await.unwrap();
-        let wait = "UPDATE scoop.run SET state = 'waiting', owner = NULL, step = 'one', suspended = ROW(NULL, 7, NULL, NULL), reserved_for = 0,
+        let wait = "UPDATE scoop.run SET state = 'waiting', owner = NULL, step = 'one', suspended = ROW(NULL, 7, NULL, NULL, NULL), reserved_for = 0,
                     rolling_back = false, failure = NULL, giving_up = false, give_up_at = NULL WHERE id = $1";
         sqlx::query(wait).bind(id).execute(&mut *tx).await.unwrap();
         sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();

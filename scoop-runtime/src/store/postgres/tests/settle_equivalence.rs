@@ -131,6 +131,7 @@ fn launches(run: &Run, topics: &[&str]) -> Conclusion {
         detached_root: None,
         context: if nth == 1 { Context::default() } else { knows.clone() },
         required: None,
+        wait: None,
     };
     let emissions: Vec<_> = topics.iter().enumerate().map(emission).collect();
     let (event, after) = suspended(run, "step");

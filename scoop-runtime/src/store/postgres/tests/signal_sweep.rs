@@ -25,7 +25,7 @@ async fn await_signal_in(pool: &PgPool, key: &str, step: &str) {
     let insert = sqlx::query(
         "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, step, suspensions, awaited, \
              last_event_at) \
-         SELECT id, id, ARRAY[id, id], id, 'a', 'saga', 'infinity', $2, 1, ROW('paid', $1)::scoop.awaited, now() \
+         SELECT id, id, ARRAY[id, id], id, 'a', 'saga', 'infinity', $2, 1, ROW('paid', $1, NULL)::scoop.awaited, now() \
          FROM gen_random_uuid() id",
     );
     insert.bind(key).bind(step).execute(pool).await.unwrap();

@@ -289,6 +289,7 @@ fn conclusion(run: &Run, messages: Vec<NewMessage>) -> Conclusion {
         context: message.context.clone(),
         payload: message.payload,
         required: None,
+        wait: None,
     };
     let emissions = messages.into_iter().map(emission).collect();
     let returned = Returned { emissions, ..Returned::nothing() };

@@ -16,7 +16,7 @@ const FAILED_CHILDREN: &str = "
          rollback_failure, ready_at, epoch, last_event_at)
     SELECT md5('{of}')::uuid, id, CASE WHEN n > 0 THEN md5('{of} run')::uuid END,
            array_remove(ARRAY[md5('{of}')::uuid, CASE WHEN n > 0 THEN md5('{of} run')::uuid END, id], NULL),
-           md5('{of} message' || n)::uuid, 'many', 'many', 'failed', 'step', ROW(NULL, NULL, NULL, CASE n WHEN 0 THEN 0 END)::scoop.suspended, true, '{}', '{}',
+           md5('{of} message' || n)::uuid, 'many', 'many', 'failed', 'step', ROW(NULL, NULL, NULL, CASE n WHEN 0 THEN 0 END, NULL)::scoop.suspended, true, '{}', '{}',
            now() + (9 + (n = 0)::int) * interval '1 s', 1, now()
     FROM generate_series(0, {of}) n
     CROSS JOIN LATERAL (SELECT md5('{of} run' || CASE n WHEN 0 THEN '' ELSE n::text END)::uuid AS id) ids";
@@ -29,7 +29,7 @@ const FAILED_CHAIN: &str = "
         (root, id, parent, lineage, message_id, topic, handler, state, step, suspended, rolling_back, failure,
          rollback_failure, ready_at, epoch, last_event_at)
     SELECT lineage[1], lineage[n + 1], CASE WHEN n > 1 THEN lineage[n] END, lineage, md5('{of} message' || n)::uuid, 'many', 'many',
-           'failed', 'step', ROW(NULL, NULL, NULL, CASE WHEN n < {of} THEN 0 END)::scoop.suspended, true, '{}', '{}',
+           'failed', 'step', ROW(NULL, NULL, NULL, CASE WHEN n < {of} THEN 0 END, NULL)::scoop.suspended, true, '{}', '{}',
            now() + ({of} - n) * interval '1 ms', 1, now()
     FROM generate_series(1, {of}) n
     CROSS JOIN LATERAL (SELECT ARRAY(
