@@ -59,15 +59,27 @@ fn listened(
         && subscription.until.is_none_or(|until| at < until - slack)
 }
 
+/// Until when handlers that subscribe get the message, too, by the strategy with which it was launched.
+fn late_until(hierarchy: &Hierarchy<'_>, emitted: Row<'_>) -> Option<OffsetDateTime> {
+    let strategies = hierarchy.rows.iter().flat_map(|row| &row.event.strategies);
+    strategies
+        .filter(|strategy| strategy.message == emitted.event.message)
+        .find_map(|strategy| strategy.late_until)
+}
+
 fn only_listeners_hear(hierarchy: &Hierarchy<'_>, emitted: Row<'_>, findings: &mut Findings) {
     let subscriptions = || hierarchy.log.subscriptions.iter();
     let topic = hierarchy.topic(emitted.event.message);
     if !subscriptions().any(|subscription| Some(&*subscription.topic) == topic) {
         return;
     }
+    let late_until = late_until(hierarchy, emitted);
     for run in hierarchy.handling(emitted.event.message) {
         let mut own = subscriptions().filter(|subscription| subscription.handler == run.handler);
-        if !own.any(|subscription| listened(hierarchy, emitted, subscription, false)) {
+        let is_late =
+            |subscription: &Subscription| late_until.is_some_and(|until| subscription.since <= until);
+        if !own.any(|subscription| listened(hierarchy, emitted, subscription, false) || is_late(subscription))
+        {
             let what = format!("{}: it was not subscribed when the message was emitted", run.seen.describe());
             hierarchy.find(findings, Invariant::Waits, what);
         }

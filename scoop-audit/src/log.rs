@@ -231,6 +231,8 @@ pub struct LoggedStrategy {
     pub with: Value,
     /// When its limit is over, if it has one.
     pub until: Option<OffsetDateTime>,
+    /// Until when handlers that subscribe get the message, too.
+    pub late_until: Option<OffsetDateTime>,
     /// Whether the handlers that are under way when the run goes on are left to run.
     pub leaves_others: bool,
 }
@@ -248,12 +250,16 @@ impl LoggedStrategy {
     pub fn read_all(wait: &Value) -> Vec<Self> {
         let messages = wait.get("messages").and_then(Value::as_array);
         let read = |message: &Value| {
-            let until = message.get("until").and_then(Value::as_str);
+            let time = |field: &str| {
+                let time = message.get(field).and_then(Value::as_str);
+                time.and_then(|time| OffsetDateTime::parse(time, &Rfc3339).ok())
+            };
             Some(Self {
                 message: message.get("message")?.as_str()?.parse().ok()?,
                 name: message.get("strategy")?.as_str()?.to_owned(),
                 with: message.get("with").cloned().unwrap_or_default(),
-                until: until.and_then(|until| OffsetDateTime::parse(until, &Rfc3339).ok()),
+                until: time("until"),
+                late_until: time("late_until"),
                 leaves_others: message.get("leaves_others").and_then(Value::as_bool).unwrap_or_default(),
             })
         };

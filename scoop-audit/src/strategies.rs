@@ -46,6 +46,9 @@ fn goes_on_rightly(
         committed: committed.map(|run| run.handler).collect(),
     };
     others_are_cancelled(hierarchy, emitted, strategy, left, findings);
+    if strategy.late_until.is_some() {
+        return window_is_over(hierarchy, emitted, strategy, left, findings);
+    }
     let Some(is_enough) = is_enough(strategy, &children) else { return };
     let is_over = strategy.until.is_some_and(|until| until <= left.event.at + hierarchy.log.tolerance);
     match has_failed(window, strategy, left) {
@@ -65,6 +68,24 @@ fn goes_on_rightly(
             hierarchy.find(findings, Invariant::Waits, what);
         }
         _ => {}
+    }
+}
+
+/// A run goes on after a window when that is over, and all have ended that have begun.
+fn window_is_over(
+    hierarchy: &Hierarchy<'_>,
+    emitted: Row<'_>,
+    strategy: &LoggedStrategy,
+    left: Row<'_>,
+    findings: &mut Findings,
+) {
+    let is_early = strategy.late_until.is_some_and(|end| left.event.at + hierarchy.log.tolerance < end);
+    let mut runs = hierarchy.handling(emitted.event.message);
+    let under_way = runs.find(|run| !run.ends().any(|end| end.at < left.at));
+    if is_early || under_way.is_some() {
+        let of = under_way.map_or_else(String::new, |run| format!(", nor for {}", run.seen.describe()));
+        let what = format!("{} did not wait for the end of the window{of}", left.describe());
+        hierarchy.find(findings, Invariant::Waits, what);
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Without a strategy, a run goes on when every handler of each message has ended that it has launched. A strategy is a
 //! pure function of what became of these handlers so far. The engine asks it when one of them has ended, or when a time has come.
+//! [`AtLeast`], [`Only`], [`Without`] and [`Window`] are built in. A program may have others: see [`WaitStrategy`].
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ pub use crate::run_wait::MessageWait;
 
 /// A rule about whom a run waits for after it has launched a message.
 ///
-/// [`AtLeast`], [`Only`] and [`Without`] are built in. One of your own is a type that can be stored, and a line that makes
+/// [`AtLeast`], [`Only`], [`Without`] and [`Window`] are built in. One of your own is a type that can be stored, and a line that makes
 /// programs find it by its name:
 ///
 /// ```
@@ -71,6 +72,11 @@ pub trait WaitStrategy: Serialize + DeserializeOwned + Send + Sync + 'static {
         false
     }
 
+    /// For how long after the launch handlers that register then get the message, too; `None` if they do not.
+    fn delivers_late(&self) -> Option<Duration> {
+        None
+    }
+
     /// How many further ends of handlers it takes at least until the verdict can be another one. The engine does not ask
     /// before.
     fn ends_needed(&self, facts: &WaitFacts) -> usize {
@@ -109,6 +115,8 @@ pub struct WaitFacts {
     pub now: OffsetDateTime,
     /// When the limit of the wait is over, if it has one.
     pub until: Option<OffsetDateTime>,
+    /// Until when handlers that register get the message, too, if the strategy says so.
+    pub late_until: Option<OffsetDateTime>,
 }
 
 /// A handler of a message that a run has launched.
@@ -153,6 +161,8 @@ pub enum Verdict {
     Wait,
     /// The run waits for another handler to end, and the strategy is asked again at this time at the latest.
     WaitUntil(OffsetDateTime),
+    /// The handlers that have not begun are dropped. From then on the run waits for the others as it does without a strategy.
+    Close,
     /// The launch has failed, for this reason. What is still under way is cancelled and undone; then the step that has
     /// launched the message fails, or its `on_child_failure` decides.
     GiveUp(String),
@@ -324,6 +334,60 @@ impl WaitStrategy for Without {
     }
 }
 
+/// Waits for a time, and then for the handlers that have begun. Handlers that register within that time get the message, too; those that
+/// have not begun when it is over are dropped. So nobody needs to know beforehand who will take part, as with the passengers of a train.
+///
+/// ```
+/// # extern crate scoop_core as scoop;
+/// use std::time::Duration;
+/// use scoop::wait::{WaitPlan, Window};
+///
+/// let plan = WaitPlan::from(Window::of(Duration::from_secs(300)));
+/// assert_eq!(plan.describe(), "the handlers that begin within 300s");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    millis: u64,
+}
+
+impl Window {
+    /// A window of this length, in whole milliseconds.
+    pub fn of(length: Duration) -> Self {
+        Self { millis: u64::try_from(length.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    fn length(self) -> Duration {
+        Duration::from_millis(self.millis)
+    }
+}
+
+impl WaitStrategy for Window {
+    const NAME: &'static str = "window";
+
+    fn decide(&self, facts: &WaitFacts) -> Verdict {
+        match facts.late_until.filter(|end| *end > facts.now) {
+            Some(end) => Verdict::WaitUntil(end),
+            None => Verdict::Close,
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("the handlers that begin within {:?}", self.length())
+    }
+
+    fn mistake(&self) -> Option<String> {
+        (self.millis == 0).then(|| "a window of no length has no handler in it".into())
+    }
+
+    fn delivers_late(&self) -> Option<Duration> {
+        Some(self.length())
+    }
+
+    fn ends_needed(&self, _: &WaitFacts) -> usize {
+        usize::MAX
+    }
+}
+
 /// Names in a sentence.
 fn listed(names: &[String]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -349,9 +413,17 @@ pub struct WaitPlan {
     /// The limit, by the clock of the server.
     #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     until: Option<OffsetDateTime>,
+    /// Until when handlers that register get the message, too.
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    late_until: Option<OffsetDateTime>,
+    /// When these have to give up.
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    late_give_up_at: Option<OffsetDateTime>,
     /// The limit, counted from the launch.
     #[serde(skip)]
     within: Option<Duration>,
+    #[serde(skip)]
+    delivers_late: Option<Duration>,
     #[serde(skip)]
     mistake: Option<String>,
 }
@@ -366,7 +438,10 @@ impl<S: WaitStrategy> From<S> for WaitPlan {
             says: strategy.describe(),
             leaves_others: strategy.leaves_others(),
             until: None,
+            late_until: None,
+            late_give_up_at: None,
             within: None,
+            delivers_late: strategy.delivers_late(),
             mistake,
         }
     }
@@ -380,7 +455,10 @@ impl From<Registered> for WaitPlan {
             says: "all handlers".to_owned(),
             leaves_others: false,
             until: None,
+            late_until: None,
+            late_give_up_at: None,
             within: None,
+            delivers_late: None,
             mistake: None,
         }
     }
@@ -422,10 +500,21 @@ impl WaitPlan {
         self.until
     }
 
-    /// The limit, counted from the launch.
+    /// Until when handlers that register get the message, too, of a plan that was stored with a launch.
+    pub fn late_until(&self) -> Option<OffsetDateTime> {
+        self.late_until
+    }
+
+    /// When the handlers that get the message late have to give up.
     #[doc(hidden)]
-    pub fn limit(&self) -> Option<Duration> {
-        self.within
+    pub fn late_give_up_at(&self) -> Option<OffsetDateTime> {
+        self.late_give_up_at
+    }
+
+    /// The limit, counted from the launch, and for how long handlers that register get the message, too.
+    #[doc(hidden)]
+    pub fn times(&self) -> (Option<Duration>, Option<Duration>) {
+        (self.within, self.delivers_late)
     }
 
     /// The mistake in its parameters.
@@ -440,11 +529,19 @@ impl WaitPlan {
         self.strategy == REGISTERED && self.within.is_none()
     }
 
-    /// The same plan, to be stored with a launch.
+    /// The same plan, to be stored with a launch, with the times at which its limit and its late deliveries end.
     #[doc(hidden)]
     #[must_use]
-    pub fn stored(self, until: Option<OffsetDateTime>) -> Self {
-        Self { until, within: None, mistake: None, ..self }
+    pub fn stored(self, until: Option<OffsetDateTime>, late_until: Option<OffsetDateTime>) -> Self {
+        Self { until, late_until, within: None, delivers_late: None, mistake: None, ..self }
+    }
+
+    /// The same plan, whose late handlers have to give up by the earliest of these times.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_deadlines(self, deadlines: Vec<OffsetDateTime>) -> Self {
+        let late_give_up_at = deadlines.into_iter().min().filter(|_| self.late_until.is_some());
+        Self { late_give_up_at, ..self }
     }
 
     /// The verdict by these facts, and how many further ends it takes until another one.
@@ -527,6 +624,7 @@ impl RegisteredStrategy {
 inventory::submit! { RegisteredStrategy::of::<AtLeast>() }
 inventory::submit! { RegisteredStrategy::of::<Only>() }
 inventory::submit! { RegisteredStrategy::of::<Without>() }
+inventory::submit! { RegisteredStrategy::of::<Window>() }
 
 /// Has programs find a [`WaitStrategy`] by its name. Each program needs it whose sagas launch with the strategy.
 #[macro_export]

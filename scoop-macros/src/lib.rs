@@ -31,6 +31,7 @@ mod signal;
 #[cfg(test)]
 mod snapshot;
 mod trace;
+mod wait;
 
 use proc_macro::TokenStream;
 

@@ -9,10 +9,11 @@ use crate::errors::Errors;
 use crate::keep;
 use crate::names::{self, Kind, did_you_mean, kebab_case};
 use crate::redact;
+use crate::wait;
 
 const MESSAGE: Attribute = Attribute {
     name: "message",
-    keys: &["topic", "reply", "replies", "handlers", "keep", "redact"],
+    keys: &["topic", "reply", "replies", "handlers", "keep", "redact", "wait"],
     example: "#[message(topic = \"..\")]",
 };
 
@@ -51,6 +52,8 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
 
     let keep = keep::constant(&settings, &mut errors);
 
+    let wait = wait::function(&settings, &mut errors);
+
     let redacted = settings.tokens("redact", "redact(field, another_field)", &mut errors);
     let redacted = redacted.map(|fields| {
         let names = redact::stored_names(fields, &settings, &input, &mut errors);
@@ -72,6 +75,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             #requires_handler
             #keep
             #redacted
+            #wait
         }
         #has_reply
     }

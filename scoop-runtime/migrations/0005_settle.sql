@@ -301,25 +301,67 @@ RETURN CASE WHEN wait ? 'signal' THEN
 -- Applies what strategies have decided about the messages that a run waits for, if that still has this epoch, and raises the epoch. The
 -- run goes on without the handlers of the messages `gone_on`: those that failed are forgotten, and the others have no parent any more. It
 -- then waits for the others: as without a strategy, if `children` is null; or until at most so many children have not ended, or `until`.
--- Returns whether that took effect.
+-- Runs of the messages `closed` that have not begun are dropped. The messages `late` go to the handlers that have registered since.
+-- Returns the handlers with a new run; null if that took no effect.
 -- Locks: the row of the run, then those of its children that it does not wait for any more.
-CREATE FUNCTION scoop.decide_wait(of_root uuid, run uuid, of_epoch bigint, decided jsonb) RETURNS boolean
+CREATE FUNCTION scoop.decide_wait(of_root uuid, run uuid, of_epoch bigint, decided jsonb) RETURNS text[]
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
     d record;
+    launcher scoop.run;
     wait_until timestamptz;
+    late_handlers text[] := '{}';
 BEGIN
-    SELECT * INTO d FROM jsonb_to_record(decided) AS d (gone_on uuid[], wait jsonb, children int, until timestamptz);
-    PERFORM FROM scoop.run r
+    SELECT * INTO d FROM jsonb_to_record(decided) AS d (
+        gone_on uuid[], closed uuid[], late jsonb, wait jsonb, children int, until timestamptz);
+    SELECT r.* INTO launcher FROM scoop.run r
     WHERE r.root = of_root AND r.id = run AND r.epoch = of_epoch AND r.state = 'running'
     FOR UPDATE;
     IF NOT FOUND THEN
-        RETURN false;
+        RETURN NULL;
     END IF;
-    IF d.gone_on IS NOT NULL THEN
+    IF d.closed <> '{}' THEN
+        WITH dropped AS (
+            DELETE FROM scoop.run child
+            WHERE child.root = of_root AND child.parent = run AND child.message_id = ANY (d.closed)
+              AND child.epoch = child.unclaimed_epoch
+            RETURNING child AS run
+        )
+        INSERT INTO scoop.ended_run SELECT e.* FROM dropped CROSS JOIN LATERAL scoop.dropped_run(dropped.run) e;
+    END IF;
+    IF d.late <> '[]' THEN
+        WITH delivered AS (
+            INSERT INTO scoop.run
+                (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, rollback_since,
+                 give_up_at)
+            SELECT of_root, h.run, launcher.id, launcher.lineage || h.run, late.message, h.topic, h.handler,
+                   clock_timestamp(), launcher.last_event_at, e.context,
+                   CASE WHEN launcher.rollback_since IS NOT NULL THEN clock_timestamp() END, late.give_up_at
+            FROM jsonb_to_recordset(d.late) AS late (message uuid, give_up_at timestamptz)
+            JOIN scoop.message m ON m.id = late.message
+            JOIN scoop.message_event e ON e.type = 'EMITTED' AND e.message_id = late.message
+            CROSS JOIN LATERAL (
+                SELECT h.topic, h.handler, scoop.gen_uuid_v7() AS run
+                FROM scoop.handler h
+                WHERE h.topic = m.topic AND h.retired_at IS NULL
+                  AND NOT EXISTS (
+                      SELECT FROM scoop.message_event s
+                      WHERE s.type = 'SEEN' AND s.message_id = late.message AND s.coroutine_name = h.handler)
+                  AND NOT EXISTS (
+                      SELECT FROM scoop.run child
+                      WHERE child.root = of_root AND child.parent = launcher.id AND child.message_id = late.message
+                        AND child.handler = h.handler)
+                OFFSET 0
+            ) h
+            RETURNING handler
+        )
+        SELECT coalesce(array_agg(handler::text), '{}') INTO late_handlers FROM delivered;
+        d.children := d.children + cardinality(late_handlers);
+    END IF;
+    IF d.gone_on <> '{}' THEN
         DELETE FROM scoop.run child
         WHERE child.root = of_root AND child.parent = run AND child.state = 'ended' AND child.message_id = ANY (d.gone_on);
         UPDATE scoop.run child SET parent = NULL
@@ -342,7 +384,7 @@ BEGIN
             CASE WHEN d.wait ? 'messages' THEN d.wait END)::scoop.suspended,
         epoch = r.epoch + 1
     WHERE r.root = of_root AND r.id = run;
-    RETURN true;
+    RETURN late_handlers;
 END $$;
 
 -- The failed children of a run, as its next step gets them. `listed` has 50 at most, first those with a failed

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use scoop::prelude::*;
 use scoop::wait::{
-    AtLeast, ChildState, Only, Registered, Verdict, WaitFacts, WaitPlan, WaitStrategy, Without,
+    AtLeast, ChildState, Only, Registered, Verdict, WaitFacts, WaitPlan, WaitStrategy, Window, Without,
 };
 use scoop::{Builder, Handle, Outcome};
 
@@ -36,6 +36,7 @@ enum Plan {
     Only(usize),
     Without(usize),
     Majority,
+    Window(Duration),
 }
 
 /// How long the two steps of each handler take, in ms, and whether one of them fails.
@@ -85,7 +86,8 @@ impl Plan {
             0 => Self::Registered,
             1 => Self::Only(dice.below(3) as usize),
             2 => Self::Without(dice.below(3) as usize),
-            3 | 4 => Self::Majority,
+            3 => Self::Majority,
+            4 => Self::Window(Duration::from_millis(dice.between(5, 2_500).into())),
             _ => Self::AtLeast {
                 count: dice.between(1, 3) as usize,
                 leaves: dice.percent(50),
@@ -105,6 +107,7 @@ impl Plan {
             Self::Only(name) => Only::these([NAMES[name]]).into(),
             Self::Without(name) => Without::these([NAMES[name]]).into(),
             Self::Majority => Majority.into(),
+            Self::Window(length) => Window::of(length).into(),
         }
     }
 }
@@ -220,6 +223,28 @@ impl Noted {
     }
 }
 
+/// A handler of quotes that registers later.
+#[derive(Default)]
+struct Latecomer;
+
+#[saga(name = "strategies-latecomer")]
+#[subscribes(Quote)]
+impl Latecomer {
+    #[step(rollback = withdraw)]
+    async fn answer(&self, _: &mut Scope<'_>, quote: &Quote) -> Result<()> {
+        tokio::time::sleep(Duration::from_millis(quote.takes[0][0].into())).await;
+        Ok(())
+    }
+
+    async fn withdraw(&self, _: &mut Scope<'_>, _: &Quote, _: &Failure) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn late(builder: Builder) -> Builder {
+    builder.only::<Latecomer>()
+}
+
 fn program(builder: Builder) -> Builder {
     builder.only::<Asker>().only::<First>().only::<Second>().only::<Third>().only::<Noted>()
 }
@@ -230,7 +255,12 @@ async fn play(mut crew: Crew) -> Result<Vec<String>> {
     crew.start(Fate::Lives, program);
     let client = crew.client().await?;
     let (mut asked, mut wrong) = (vec![], vec![]);
-    for _ in 0..ASKED {
+    let late_from = crew.dice.below(2 * ASKED);
+    for nth in 0..ASKED {
+        if nth == late_from {
+            let fate = crew.fate();
+            crew.start(fate, late);
+        }
         if crew.dice.percent(40) {
             let fate = crew.fate();
             crew.start(fate, program);
@@ -258,6 +288,7 @@ async fn play(mut crew: Crew) -> Result<Vec<String>> {
     tokio::time::sleep(Duration::from_millis(200)).await;
     crew.heal();
     crew.start(Fate::Lives, program);
+    crew.start(Fate::Lives, late);
     for handle in &asked {
         wrong.extend(ends(handle).await?);
     }
@@ -273,8 +304,14 @@ async fn play(mut crew: Crew) -> Result<Vec<String>> {
         left.iter().map(|run| format!("I7: the run {} of `{}` does not end", run.lineage, run.handler)),
     );
     wrong.extend(crew.violations());
-    let definitions =
-        [Asker::DEFINITION, First::DEFINITION, Second::DEFINITION, Third::DEFINITION, Noted::DEFINITION];
+    let definitions = [
+        Asker::DEFINITION,
+        First::DEFINITION,
+        Second::DEFINITION,
+        Third::DEFINITION,
+        Noted::DEFINITION,
+        Latecomer::DEFINITION,
+    ];
     wrong.extend(audited(&small_log(&crew.database), &definitions));
     Ok(wrong)
 }

@@ -68,7 +68,7 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let (ty, step_enum) = (&outline.ty, &step_path(outline));
-    let Saga { name, was, message, filter, schedule, limits, steps } = saga;
+    let Saga { name, was, message, filter, schedule, limits, wait, steps } = saga;
     let (limits, limit_key) = (constant(limits), limit_key(message, limits));
     let former_names =
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
@@ -119,6 +119,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #timeout
             #retry
             #sleep
+            #wait
             #value_shapes
             #invoke
             #due

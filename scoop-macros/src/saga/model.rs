@@ -26,6 +26,7 @@ use crate::errors::Errors;
 use crate::misplaced::is;
 use crate::names::{self, Kind, kebab_case};
 use crate::settings::Settings;
+use crate::wait;
 
 /// The parts of a saga that are known even with mistakes in it.
 pub(super) struct Outline {
@@ -60,6 +61,8 @@ pub(super) struct Saga {
     /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
     pub(super) limits: Limits,
+    /// The function that returns the strategy of its launches.
+    pub(super) wait: Option<TokenStream>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -123,6 +126,7 @@ pub(super) fn check(
     let name = names::stored(Kind::Saga, written_name.as_ref(), &ident, kebab_case, errors);
     let was: Vec<_> = names::former(Kind::Saga, &settings, &name, errors).iter().map(LitStr::value).collect();
     let limits = limits::read(&settings, block, errors);
+    let wait = wait::function(&settings, errors);
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
@@ -166,7 +170,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, was, message, filter, schedule, limits, steps });
+    let saga = message.map(|message| Saga { name, was, message, filter, schedule, limits, wait, steps });
     (Some(outline), saga)
 }
 

@@ -22,9 +22,9 @@ use crate::errors::Errors;
 use crate::names::did_you_mean;
 use crate::settings::Settings;
 
-/// The settings of `#[saga]`: its names, its limits, and its schedule.
-pub(super) const KEYS: [&str; 10] =
-    ["name", "was", "concurrency", "rate", "queue", "every", "cron", "zone", "missed", "overlap"];
+/// The settings of `#[saga]`: its names, its limits, the strategy of its launches, and its schedule.
+pub(super) const KEYS: [&str; 11] =
+    ["name", "was", "concurrency", "rate", "queue", "wait", "every", "cron", "zone", "missed", "overlap"];
 
 /// The prefix of the topic of a saga's own ticks. The name of the saga follows.
 const TOPIC_PREFIX: &str = "ticks.";

@@ -123,16 +123,23 @@ pub(crate) async fn stored_wait(
     if let Some(mistake) = plan.mistake() {
         return Err(refused(mistake));
     }
-    let Some(limit) = plan.limit() else { return Ok(plan.stored(None)) };
+    let (limit, late) = plan.times();
+    if limit.is_none() && late.is_none() {
+        return Ok(plan.stored(None, None));
+    }
     let now = Trial::new(Duration::ZERO).endure(|_| store.now()).await;
     let now = now.map_err(GivenUp::error("the clock was read"))?;
-    let until = When::In(limit).instant(now.latest)?;
+    let time = |after: Option<Duration>| after.map(|after| When::In(after).instant(now.latest)).transpose();
+    let (until, late_until) = (time(limit)?, time(late)?);
     for deadline in deadlines {
-        if deadline.instant(now.earliest)? < until {
+        if until
+            .max(late_until)
+            .is_some_and(|until| deadline.instant(now.earliest).is_ok_and(|at| at < until))
+        {
             return Err(refused("its limit is later than the deadline of this launch"));
         }
     }
-    Ok(plan.stored(Some(until)))
+    Ok(plan.stored(until, late_until))
 }
 
 /// The time of a sleep, by the clock of the server.

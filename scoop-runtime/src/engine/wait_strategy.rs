@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use scoop_core::wait::{ChildState, MessageWait, Verdict, WaitFacts};
 use scoop_core::{ChildFailure, Failure, Wait, visible_step};
@@ -15,11 +16,14 @@ use uuid::Uuid;
 use super::execution::{Execution, Exit, unread};
 use super::shared::Engine;
 use crate::bug::{Bug, is_injected};
-use crate::store::{LaunchedRun, ParentRef, RequestKey, RequestTarget, WaitDecision};
+use crate::store::{LateDelivery, LaunchedRun, ParentRef, RequestKey, RequestTarget, WaitDecision};
 
 /// The shortest and the longest pause, in seconds, after which a rollback looks again whether the runs have ended that its run did not
 /// wait for.
 const PAUSES_FOR_LEFT: (f64, f64) = (0.02, 5.0);
+
+/// The pause between two looks for handlers that have registered since a launch.
+const LATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The launches of a run that have failed by their strategies, as failures of children.
 pub(super) fn failed_launches(wait: Option<&Wait>) -> Vec<ChildFailure> {
@@ -48,7 +52,7 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
         by_message.entry(child.message).or_default().push(child);
     }
     let (mut decision, mut left) = (WaitDecision::default(), vec![]);
-    let (mut ends_needed, mut times) = (i32::MAX, vec![]);
+    let (mut ends_needed, mut times) = (i32::MAX / 2, vec![]);
     for mut message in wait.messages().iter().cloned() {
         if message.failure.is_some() {
             left.push(message);
@@ -78,8 +82,16 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
                 message.failure = Some(failure);
                 left.push(message);
             }
+            Verdict::Close => decision.closed.push(message.message),
             verdict => {
-                ends_needed = ends_needed.min(i32::try_from(ends.max(1)).unwrap_or(i32::MAX));
+                let late = message.plan.late_until().filter(|until| *until > now.earliest);
+                if let Some(until) = late {
+                    let give_up_at = message.plan.late_give_up_at();
+                    decision.late.push(LateDelivery { message: message.message, give_up_at });
+                    // Handlers that register later are looked for at intervals.
+                    times.push(until.min(now.earliest + LATE_INTERVAL));
+                }
+                ends_needed = ends_needed.min(i32::try_from(ends.max(1)).unwrap_or(i32::MAX / 2));
                 times.extend(message.plan.until());
                 times.extend(if let Verdict::WaitUntil(at) = verdict { Some(at) } else { None });
                 left.push(message);
@@ -103,9 +115,8 @@ async fn hold(engine: &Engine, execution: &Execution, decision: WaitDecision) ->
     let held = held.map_err(|error| {
         Exit::InDoubt(format!("what its strategies decided could not be written: {error}"))
     })?;
-    if !held {
-        return Err(Exit::TakenOver);
-    }
+    let Some(handlers) = held else { return Err(Exit::TakenOver) };
+    engine.notify_ready(&handlers);
     engine.wakeups.child_ended(
         ParentRef { root: execution.key.root, id: execution.key.id, at: OffsetDateTime::UNIX_EPOCH },
         None,
@@ -121,6 +132,7 @@ fn facts_of(message: &MessageWait, launched: &[LaunchedRun], now: OffsetDateTime
         children: launched.iter().map(|run| run.child.clone()).collect(),
         now,
         until: message.plan.until(),
+        late_until: message.plan.late_until(),
     }
 }
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Context, ContextKey, Definition, Emission, Error, Failure, Lineage, Message, Required, Result, Run,
-    SentSignal, Signal, SignalKey, StepKind, TraceContext, Wait,
+    Context, ContextKey, Definition, Direction, Emission, Error, Failure, Lineage, Message, Required, Result,
+    Run, SentSignal, Signal, SignalKey, StepKind, TraceContext, Wait,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -840,6 +840,7 @@ impl Emit<'_> {
             .context(self.context, self.step.saga, self.engine.store(), Duration::ZERO, limit)
             .await
             .map_err(|error| Unstorable::in_step(self.step, error))?;
+        let wait = wait.map(|plan| plan.with_deadlines(context.give_up_at(Direction::Forward)));
         let (message, detached_root) = (ids::now_v7(), self.detached_root);
         self.emissions.push(Emission { message, topic, payload, detached_root, context, required, wait });
         Ok(message)

@@ -75,9 +75,9 @@ pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
 pub(crate) use types::{
     BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FormerAttempts, Freed,
-    GiveUpReasons, HierarchyFlags, LaunchedRun, LeftRun, OverdueRun, ParentRef, Reaped, Reconciled, Release,
-    RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery, WaitDecision,
-    WaitedChildren, WakeOptions, Woken, micros_of, no_failure, readable, timestamps,
+    GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, OverdueRun, ParentRef, Reaped,
+    Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery,
+    WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, no_failure, readable, timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -252,9 +252,9 @@ storage! {
             &self, parents: &[ParentRef], claimer: Claimer<'_>, lanes: &Lanes, options: WakeOptions,
         ) -> Woken;
 
-        /// Applies what strategies have decided about the messages that a run waits for, and has it wait. Returns whether it was
-        /// held under the key.
-        async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> bool;
+        /// Applies what strategies have decided about the messages that a run waits for, and has it wait. Returns the handlers with a
+        /// new run; `None` if it was not held under the key.
+        async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> Option<Vec<String>>;
 
         /// The runs of these messages that a run waits for, and those that have committed.
         async fn waited_children(&self, key: ClaimKey, messages: &[Uuid]) -> WaitedChildren;

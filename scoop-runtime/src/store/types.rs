@@ -132,6 +132,10 @@ pub(crate) struct ClaimedRun {
 pub(crate) struct WaitDecision {
     /// The messages of which it waits for no handler any more.
     pub(crate) gone_on: Vec<Uuid>,
+    /// The messages of which those runs are dropped that have not begun.
+    pub(crate) closed: Vec<Uuid>,
+    /// The messages that go to handlers which have registered since the launch.
+    pub(crate) late: Vec<LateDelivery>,
     /// What is left of the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wait: Option<Wait>,
@@ -141,6 +145,15 @@ pub(crate) struct WaitDecision {
     /// And at this time at the latest.
     #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     pub(crate) until: Option<OffsetDateTime>,
+}
+
+/// A delivery of a message to the handlers that have registered since its launch.
+#[derive(Debug, Serialize)]
+pub(crate) struct LateDelivery {
+    pub(crate) message: Uuid,
+    /// When their runs have to give up.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub(crate) give_up_at: Option<OffsetDateTime>,
 }
 
 /// The runs of messages for which strategies decide.

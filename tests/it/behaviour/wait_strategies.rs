@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scoop::wait::{
-    AtLeast, ChildState, Only, Registered, Verdict, WaitFacts, WaitPlan, WaitStrategy, Without,
+    AtLeast, ChildState, Only, Registered, Verdict, WaitFacts, WaitPlan, WaitStrategy, Window, Without,
 };
 
 use super::*;
@@ -36,6 +36,7 @@ enum Plan {
     Only(Vec<String>),
     Without(Vec<String>),
     First,
+    Window(Duration),
     WithinBeyondDeadline,
 }
 
@@ -84,6 +85,7 @@ impl Plan {
             Self::Only(names) => Only::these(names).into(),
             Self::Without(names) => Without::these(names).into(),
             Self::First => First.into(),
+            Self::Window(length) => Window::of(length).into(),
             Self::WithinBeyondDeadline => AtLeast(1).within(NEVER),
         }
     }
@@ -167,6 +169,94 @@ macro_rules! quoter {
 quoter!(Alpha, "alpha");
 quoter!(Beta, "beta");
 quoter!(Gamma, "gamma");
+quoter!(Delta, "delta");
+
+/// Which strategy a launch of `Broad` has.
+#[derive(Clone, Copy, Message, Serialize, Deserialize)]
+#[message(topic = "strategies.chosen")]
+enum Chosen {
+    Plain,
+    OfMessage,
+    OfLaunch,
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "strategies.chosen-by-saga")]
+struct ChosenBySaga;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "strategies.plain")]
+struct Plain;
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "strategies.any", wait = Only::these(["strategies-quick"]).within("1h"))]
+struct Any;
+
+#[derive(Clone)]
+struct Broad(Notes);
+
+#[saga(name = "strategies-broad")]
+#[subscribes(Chosen)]
+impl Broad {
+    #[step]
+    async fn ask(&self, scope: &mut Scope<'_>, chosen: &Chosen) -> Result<()> {
+        match chosen {
+            Chosen::Plain => scope.launch(Plain).await?,
+            Chosen::OfMessage => scope.launch(Any).await?,
+            Chosen::OfLaunch => scope.launch(Any).wait(Registered).await?,
+        };
+        Ok(())
+    }
+
+    #[step]
+    async fn end(&self, _: &mut Scope<'_>, _: &Chosen) -> Result<()> {
+        self.0.add("broad");
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+struct Narrow(Notes);
+
+#[saga(name = "strategies-narrow", wait = Only::these(["strategies-slow"]))]
+#[subscribes(ChosenBySaga)]
+impl Narrow {
+    #[step]
+    async fn ask(&self, scope: &mut Scope<'_>, _: &ChosenBySaga) -> Result<()> {
+        scope.launch(Plain).await.map(drop)
+    }
+
+    #[step]
+    async fn end(&self, _: &mut Scope<'_>, _: &ChosenBySaga) -> Result<()> {
+        self.0.add("narrow");
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+struct Slow(Gate);
+
+#[saga(name = "strategies-slow")]
+#[subscribes(any(Plain, Any))]
+impl Slow {
+    #[step]
+    async fn wait(&self, _: &mut Scope<'_>, _: &SlowMessage) -> Result<()> {
+        self.0.pass().await;
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Quick;
+
+#[saga(name = "strategies-quick")]
+#[subscribes(any(Plain, Any))]
+impl Quick {
+    #[step]
+    async fn end(&self, _: &mut Scope<'_>, _: &QuickMessage) -> Result<()> {
+        Ok(())
+    }
+}
 
 #[derive(Clone, Default)]
 struct Lister(Notes, Gate);
@@ -416,5 +506,97 @@ async fn cancelled_while_a_strategy_waits_all_give_up() -> Result<()> {
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it goes on") };
     assert!(failure.to_string().contains("enough"), "{failure}");
     assert_eq!(program.db.unfinished().await, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn window_handlers_that_register_in_it_take_part_and_those_that_have_not_begun_are_dropped()
+-> Result<()> {
+    let program = Program::start().await?;
+    program.scoop.register_handler("strategies.quote", "ghost").await?;
+    let quote = waiting(&["beta"]);
+    let plan = Plan::Window(Duration::from_millis(2_500));
+    let root = program.ask(Ask { plan, quote, ..Ask::default() }).await?;
+    let late = program.db.scoop().only::<Delta>().provide(Delta(program.notes.clone(), Gate::default()));
+    let late = late.start().await?;
+    let notes = program.noted("delta").await;
+    assert!(!notes.contains(&"choose".to_owned()), "{notes:?}");
+    let is_dropped = |tree: &Tree| tree.runs().iter().all(|run| run.handler != "ghost");
+    root.comes_to(is_dropped).await?;
+    assert!(!program.notes.all().contains(&"choose".to_owned()), "it waits for the one that has begun");
+    program.gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    let mut notes = program.notes.all();
+    assert_eq!(notes.pop().as_deref(), Some("choose"));
+    notes.sort_unstable();
+    assert_eq!(notes, ["alpha", "beta", "delta", "gamma"]);
+    late.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strategy_is_that_of_the_launch_or_else_of_the_message_the_saga_or_the_program() -> Result<()> {
+    let (db, notes, gate) = (Database::new().await, Notes::default(), Gate::default());
+    let builder = db.scoop().only::<Broad>().only::<Narrow>().only::<Slow>().only::<Quick>();
+    let builder = builder.provide(Slow(gate.clone())).default_wait(AtLeast(1).within(NEVER).leave_others());
+    let scoop = builder.provide(Broad(notes.clone())).provide(Narrow(notes.clone())).start().await?;
+    for (message, goes_on) in [(Chosen::Plain, true), (Chosen::OfMessage, true), (Chosen::OfLaunch, false)] {
+        let before = notes.all().len();
+        let root = scoop.launch(message).await?;
+        gate.arrivals(1).await;
+        match goes_on {
+            true => eventually("it goes on", async || notes.all().len() > before).await,
+            false => assert_eq!(notes.all().len(), before, "it waits"),
+        }
+        gate.open(1);
+        assert_eq!(root.ends().await?, Outcome::Committed);
+    }
+    let (root, before) = (scoop.launch(ChosenBySaga).await?, notes.all().len());
+    gate.arrivals(1).await;
+    assert_eq!(notes.all().len(), before, "it waits for the slow one");
+    gate.open(1);
+    assert_eq!(root.ends().await?, Outcome::Committed);
+    assert_eq!(notes.all().last().map(String::as_str), Some("narrow"));
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strategy_that_no_program_has_run_is_stuck_and_says_why() -> Result<()> {
+    let program = Program::start().await?;
+    let quote = waiting(&["alpha", "beta", "gamma"]);
+    let root = program.ask(Ask { plan: Plan::First, quote, ..Ask::default() }).await?;
+    program.gate.arrivals(3).await;
+    let is_waiting = |tree: &Tree| tree.runs()[0].state == RunState::Waiting;
+    let tree = root.comes_to(is_waiting).await?;
+    let text = tree.to_string();
+    assert!(text.contains("waits for the first handler that ends of `strategies.quote`"), "{text}");
+    let explanation = program.scoop.explain(root.id()).await?.to_string();
+    assert!(
+        explanation.contains("by its strategy for the first handler that ends of `strategies.quote`"),
+        "{explanation}"
+    );
+
+    let rename = |from: &str, to: &str| {
+        format!(
+            "UPDATE scoop.run SET suspended = ROW(NULL, (suspended).definition, (suspended).iteration, NULL, \
+             replace((suspended).wait::text, '\"{from}\"', '\"{to}\"')::jsonb) WHERE handler = 'asker'"
+        )
+    };
+    program.db.execute(&rename("strategies.first", "strategies.unknown")).await;
+    program.gate.open(1);
+    let is_stuck = |tree: &Tree| matches!(&tree.runs()[0].state, RunState::Stuck { reason } if reason.contains("strategies.unknown"));
+    let tree = root.comes_to(is_stuck).await?;
+    let RunState::Stuck { reason } = &tree.runs()[0].state else { unreachable!("it is stuck") };
+    assert!(
+        reason.contains("`scoop::wait_strategy!`") && reason.contains("the first handler that ends"),
+        "{reason}"
+    );
+
+    program.db.execute(&rename("strategies.unknown", "strategies.first")).await;
+    program.scoop.retry(tree.runs()[0].lineage.id()).await?;
+    program.noted("choose").await;
+    program.gate.open(2);
+    assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
 }

@@ -13,11 +13,11 @@ use super::definitions::lanes_of;
 use super::event_log::Event;
 use super::launch::min_deadline;
 use super::row::{Lane, RowState, RunOutcome, WorkingRow};
-use super::state::{RowKey, State, after, later};
+use super::state::{RowKey, State, after, child_of, later};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    ClaimKey, Claimer, CommittedParent, Deliver, Lanes, LaunchedRun, LeftRun, ParentRef, Release,
-    RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
+    ClaimKey, Claimer, CommittedParent, Deliver, Lanes, LateDelivery, LaunchedRun, LeftRun, ParentRef,
+    Release, RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
 use crate::util::stored_time::StoredTime;
 
@@ -78,7 +78,7 @@ impl WakeStorage for MemoryStore {
         .await
     }
 
-    async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> sqlx::Result<bool> {
+    async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> sqlx::Result<Option<Vec<String>>> {
         self.run("decide_wait", |state| Ok(state.decide_wait(key, decision))).await
     }
 
@@ -182,13 +182,20 @@ impl State {
     }
 
     /// Applies what strategies have decided; see `scoop.decide_wait` in `0005_settle.sql`.
-    fn decide_wait(&mut self, key: ClaimKey, decision: &WaitDecision) -> bool {
-        let WaitDecision { gone_on, wait, children, until } = decision;
+    fn decide_wait(&mut self, key: ClaimKey, decision: &WaitDecision) -> Option<Vec<String>> {
+        let WaitDecision { gone_on, closed, late, wait, children, until } = decision;
         let now = self.now();
-        if self.claimed_under(key).is_none() {
-            return false;
-        }
+        let held = self.claimed_under(key)?.clone();
         let run = (key.root, key.id);
+        let dropped =
+            self.children(run).filter(|child| child.is_unclaimed() && closed.contains(&child.message_id));
+        let dropped: Vec<_> = dropped.map(WorkingRow::id).collect();
+        dropped.into_iter().for_each(|child| drop(self.drop_run((key.root, child))));
+        let mut started = vec![];
+        for LateDelivery { message, give_up_at } in late {
+            started.extend(self.deliver_again(&held, *message, *give_up_at));
+        }
+        let children = children.map(|children| children + i32::try_from(started.len()).unwrap_or(0));
         let left = self.children(run).filter(|child| gone_on.contains(&child.message_id));
         let left: Vec<_> = left.map(|child| (child.id(), child.state == RowState::Ended)).collect();
         for (id, has_failed) in left {
@@ -209,11 +216,41 @@ impl State {
             if let Some(at) = wait_until {
                 row.ready_at = min_deadline(at, row.give_up_at).max(now);
             }
-            (row.signal, row.children_max) = (signal.cloned(), *children);
+            (row.signal, row.children_max) = (signal.cloned(), children);
             row.wait = wait.clone().filter(|wait| !wait.messages().is_empty());
             row.epoch += 1;
         });
-        true
+        Some(started)
+    }
+
+    /// Delivers a message of this run to the handlers that have registered since. Returns these.
+    fn deliver_again(
+        &mut self,
+        held: &WorkingRow,
+        message: Uuid,
+        give_up_at: Option<OffsetDateTime>,
+    ) -> Vec<String> {
+        let (now, run) = (self.now(), (held.root(), held.id()));
+        let Some(record) = self.hierarchy(run.0).map(|hierarchy| &hierarchy.record) else { return vec![] };
+        let emitted = record.of_message(message, EventKind::Emitted).next();
+        let context = emitted.map(|emitted| emitted.context.clone()).unwrap_or_default();
+        let known = record.of_message(message, EventKind::Seen).filter_map(|seen| seen.handler.clone());
+        let pending = self.children(run).filter(|child| child.message_id == message);
+        let known: Vec<_> = known.chain(pending.map(|child| child.handler.clone())).collect();
+        let mut started = vec![];
+        for (handler, topic) in self.listening(&record.topic_of(message)) {
+            if known.contains(&handler) {
+                continue;
+            }
+            started.push(handler.to_string());
+            let mut row =
+                WorkingRow::new(child_of(&held.lineage), message, topic, handler, held.last_event_at);
+            row.parent = Some(held.id());
+            (row.ready_at, row.context, row.give_up_at) = (now, context.clone(), give_up_at);
+            row.rollback_since = held.rollback_since.map(|_| now);
+            self.insert(row);
+        }
+        started
     }
 
     /// See `run_waited_children.sql`.

@@ -106,7 +106,7 @@ impl WakeStorage for PostgresStore {
         Ok(woken)
     }
 
-    async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> sqlx::Result<bool> {
+    async fn decide_wait(&self, key: ClaimKey, decision: &WaitDecision) -> sqlx::Result<Option<Vec<String>>> {
         let decide = sqlx::query_scalar(self.sql.run_decide_wait.clone());
         decide.bind(key.root).bind(key.id).bind(key.epoch).bind(Json(decision)).one(&self.sessions).await
     }
