@@ -50,6 +50,11 @@ pub use crate::run_wait::MessageWait;
 /// ```
 ///
 /// The idea is the seed of structured cooperation: an event loop that asks a strategy whether the children have done enough.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no strategy of a launch",
+    label = "not a strategy",
+    note = "write `AtLeast(2)`, `Only::these([\"..\"])`, `Without::these([\"..\"])` or `Window::of(..)` of `scoop::wait`, or implement `WaitStrategy`"
+)]
 pub trait WaitStrategy: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The stored name. Another strategy of the program must not have it, and no two releases different meanings of it.
     const NAME: &'static str;

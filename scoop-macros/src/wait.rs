@@ -8,14 +8,12 @@ use crate::duration;
 use crate::errors::Errors;
 use crate::settings::Settings;
 
-/// The functions whose only argument is a duration, which may be written as a string.
-const TAKE_DURATIONS: [&str; 2] = ["within", "of"];
-
 /// The function that returns the strategy, if there is one.
 pub(crate) fn function(settings: &Settings, errors: &mut Errors) -> Option<TokenStream> {
     let takes = "a strategy: `wait = AtLeast(2).within(\"10s\")`";
-    let mut strategy = settings.expression("wait", takes, errors, |value| Some(value.clone()))?;
-    check(&mut strategy, errors);
+    let mut strategy = settings
+        .expression("wait", takes, errors, |value| (!matches!(value, Expr::Lit(_))).then(|| value.clone()))?;
+    check(&mut strategy, errors)?;
     Some(quote! {
         fn wait() -> ::core::option::Option<::scoop::wait::WaitPlan> {
             #[allow(unused_imports)]
@@ -25,19 +23,18 @@ pub(crate) fn function(settings: &Settings, errors: &mut Errors) -> Option<Token
     })
 }
 
-/// Finds the mistakes that can be seen, and writes durations as code.
-fn check(value: &mut Expr, errors: &mut Errors) {
+/// Finds the mistakes that can be seen, and writes durations as code. `None` if there are any.
+fn check(value: &mut Expr, errors: &mut Errors) -> Option<()> {
     match value {
         Expr::MethodCall(call) => {
-            check(&mut call.receiver, errors);
-            let takes_duration = TAKE_DURATIONS.iter().any(|name| call.method == name);
-            call.args
-                .iter_mut()
-                .filter(|_| takes_duration)
-                .for_each(|argument| write_duration(argument, errors));
+            check(&mut call.receiver, errors)?;
+            match call.args.first_mut().filter(|_| call.method == "within") {
+                Some(argument) => write_duration(argument, errors),
+                None => Some(()),
+            }
         }
         Expr::Call(call) => {
-            let Expr::Path(function) = &*call.func else { return };
+            let Expr::Path(function) = &*call.func else { return Some(()) };
             let names: Vec<_> =
                 function.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -49,15 +46,17 @@ fn check(value: &mut Expr, errors: &mut Errors) {
                         count,
                         "at least 0 handlers are no condition; write 1 or more, or leave `wait` out",
                     );
+                    None
                 }
                 ([.., "Only" | "Without", "these"], Some(Expr::Array(names))) if names.elems.is_empty() => {
                     errors.at(names, "name a handler: `[\"the-name-of-its-saga\"]`");
+                    None
                 }
                 ([.., "Window", "of"], Some(argument)) => write_duration(argument, errors),
-                _ => {}
+                _ => Some(()),
             }
         }
-        _ => {}
+        _ => Some(()),
     }
 }
 
@@ -66,12 +65,11 @@ fn is_zero(count: &syn::LitInt) -> bool {
 }
 
 /// Writes a duration that is given as a string as code.
-fn write_duration(argument: &mut Expr, errors: &mut Errors) {
-    if let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = argument
-        && let Some(duration) = errors.keep(millis(text))
-    {
-        *argument = duration;
+fn write_duration(argument: &mut Expr, errors: &mut Errors) -> Option<()> {
+    if let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = argument {
+        *argument = errors.keep(millis(text))?;
     }
+    Some(())
 }
 
 fn millis(text: &LitStr) -> syn::Result<Expr> {

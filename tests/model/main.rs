@@ -7,6 +7,8 @@
 //!
 //! * [`command`]: commands, their emitters, and the processes that decide them in batches (`engine/decisions.rs`,
 //!   `entity_lock.sql`, `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
+//! * [`deciding`]: a parent that waits for a number of its children by a strategy, and the processes that decide (`scoop.decide_wait`,
+//!   `run_waited_children.sql`, `run_wake.sql`).
 //! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_free.sql`,
 //!   `worker_wait_for_claims.sql`, `worker_reap.sql`, the epochs of `scoop.settle`).
 //! * [`give_up`]: a hierarchy that is cancelled, or overdue, while it goes on (`run_mark_cancelled.sql`,
@@ -20,6 +22,7 @@
 
 mod check;
 mod command;
+mod deciding;
 mod fence;
 mod give_up;
 mod repair;

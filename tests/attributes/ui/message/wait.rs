@@ -1,20 +1,19 @@
 use scoop::prelude::*;
-use scoop::wait::{AtLeast, Only, Window};
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(wait = AtLeast(0))]
+#[message(wait = scoop::wait::AtLeast(0))]
 struct NoCondition;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(wait = AtLeast(2).within("10 apples"))]
+#[message(wait = scoop::wait::AtLeast(2).within("10 apples"))]
 struct NoDuration;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(wait = Only::these([]))]
+#[message(wait = scoop::wait::Only::these([]))]
 struct NoHandler;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(wait = Window::of("0s"))]
+#[message(wait = scoop::wait::Window::of("0s"))]
 struct NoWindow;
 
 #[derive(Message, Serialize, Deserialize)]
@@ -31,7 +30,7 @@ struct Checkout;
 #[derive(Message, Serialize, Deserialize)]
 struct Order;
 
-#[saga(wait = AtLeast(0).leave_others())]
+#[saga(wait = scoop::wait::AtLeast(0).leave_others())]
 #[subscribes(Order)]
 impl Checkout {
     #[step]
