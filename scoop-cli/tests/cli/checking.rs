@@ -204,6 +204,25 @@ async fn doctor_advises_no_retry_of_a_run_whose_saga_no_program_has() {
     );
     assert!(!text.contains("stuck"), "{text}");
     assert_eq!(advice, "start a program that has the saga; it goes on then");
+    assert!(
+        !doctor.field("check").iter().any(|check| check == "waits without an end"),
+        "its handler is registered"
+    );
+
+    shop.db
+        .execute("UPDATE scoop.handler SET retired_at = clock_timestamp() WHERE handler = 'payments'")
+        .await;
+    let doctor = shop.run(&["doctor", "--json"]).await;
+    let found = doctor.field("check").iter().position(|check| check == "waits without an end").unwrap();
+    let text = doctor.field("text")[found].clone();
+    assert!(text.starts_with("1 run of `payments` on topic `"), "{text}");
+    assert!(
+        text.ends_with("the handler is retired, no living program has it, and no deadline ends the wait"),
+        "{text}"
+    );
+    shop.db.execute("UPDATE scoop.run SET give_up_at = clock_timestamp() + interval '1 day'").await;
+    let doctor = shop.run(&["doctor", "--json"]).await;
+    assert!(!doctor.field("check").iter().any(|check| check == "waits without an end"), "a deadline ends it");
     other.shutdown().await.unwrap();
 }
 

@@ -61,6 +61,7 @@ fn report_sizes(sizes: StoreSizes) {
         unfinished_runs,
         stuck_runs,
         failed_rollbacks,
+        endless_waits,
         undeletable,
         working_set_bytes,
         record_bytes,
@@ -68,6 +69,7 @@ fn report_sizes(sizes: StoreSizes) {
     metrics::unfinished_runs(gauge(unfinished_runs));
     metrics::stuck_runs(gauge(stuck_runs));
     metrics::failed_rollbacks(gauge(failed_rollbacks));
+    metrics::endless_waits(gauge(endless_waits));
     metrics::undeletable_hierarchies(gauge(undeletable));
     metrics::working_set_bytes(gauge(working_set_bytes));
     metrics::record_bytes(gauge(record_bytes));

@@ -9,7 +9,7 @@ use super::{Advice, Finding, LISTED, Level};
 use crate::commands::counts;
 use crate::commands::run_requests::repair_commands;
 use crate::fault::Fault;
-use crate::output::counted;
+use crate::output::{counted, shell_words};
 use crate::times::in_words;
 
 /// How long a run that is due may wait for a slot.
@@ -107,6 +107,7 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
             "start a program that has the saga; it goes on then",
         )
     }));
+    findings.extend(endless_waits(scoop).await?);
     if counted.unfinished_in(RunPhase::Stuck) > LISTED as usize {
         let all = counted.unfinished.iter().filter(|count| count.phase == RunPhase::Stuck);
         findings.push(Finding::bad(
@@ -193,4 +194,33 @@ async fn late(scoop: &Scoop, now: SystemTime) -> Result<(Vec<Finding>, bool), Fa
         )
     });
     Ok((sagas.collect(), place.is_none()))
+}
+
+/// Runs that wait for the program of a retired handler, and have no deadline: nothing else ends that.
+async fn endless_waits(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+    let mut findings = vec![];
+    for former in scoop.former_handlers().limit(LISTED).await? {
+        let (topic, handler) = (&former.topic, &former.handler);
+        let runs = scoop.runs().topic(topic).handler(handler).waiting_for(WaitKind::Program);
+        let page = runs.page(LATE_PAGE).await?;
+        let endless =
+            page.runs.iter().filter(|run| run.deadline.is_none() && run.phase != RunPhase::Stuck).count();
+        if endless > 0 {
+            let more = if page.next.is_some() { " or more" } else { "" };
+            let runs = counted(endless, "run", "runs");
+            findings.push(Finding::bad(
+                Level::Problem,
+                "waits without an end",
+                format!(
+                    "{runs}{more} of `{handler}` on topic `{topic}`: the handler is retired, no living program has it, and no \
+                     deadline ends the wait"
+                ),
+                Advice::with_command(
+                    "start a program that has the saga, or cancel what waits; those that have not begun are dropped by:",
+                    format!("scoop retire {} --drop-pending", shell_words(&[topic, handler])),
+                ),
+            ));
+        }
+    }
+    Ok(findings)
 }

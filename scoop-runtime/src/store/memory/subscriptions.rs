@@ -221,7 +221,7 @@ impl MemoryStore {
 
 impl Registration {
     /// Whether this is the current subscription of the handler.
-    fn is(&self, topic: &str, handler: &str) -> bool {
+    pub(super) fn is(&self, topic: &str, handler: &str) -> bool {
         *self.topic == *topic && *self.handler == *handler && self.until.is_none()
     }
 }
