@@ -2,9 +2,10 @@
 
 use std::any::TypeId;
 
+use crate::wait::WaitStrategy;
 use crate::{ContextKey, Signal};
 
-/// A type of the linked program with a stored name: a derived context key or signal.
+/// A type of the linked program with a stored name: a derived context key or signal, or a strategy of launches.
 pub struct NamedType {
     /// The kind of its name.
     pub kind: NameKind,
@@ -21,6 +22,8 @@ pub enum NameKind {
     ContextKey,
     /// The name of a signal.
     Signal,
+    /// The name of a strategy.
+    WaitStrategy,
 }
 
 inventory::collect!(NamedType);
@@ -34,6 +37,11 @@ impl NamedType {
     /// The registration of a signal.
     pub const fn signal<S: Signal>() -> Self {
         Self::new::<S>(NameKind::Signal, S::NAME)
+    }
+
+    /// The registration of a strategy.
+    pub const fn wait_strategy<S: WaitStrategy>() -> Self {
+        Self::new::<S>(NameKind::WaitStrategy, S::NAME)
     }
 
     /// All registrations of this program, in no particular order.

@@ -134,6 +134,11 @@ impl Plan {
         by_strategy.flat_map(|done| done.emitted.iter().copied()).collect()
     }
 
+    /// Records that of those messages every handler has ended.
+    pub(crate) fn nothing_left(&mut self) {
+        self.instances.iter_mut().for_each(|done| done.by_strategy = false);
+    }
+
     /// The numbers of the definitions under which instances ended whose steps this definition lacks.
     pub fn foreign(&self, definition: &Definition) -> BTreeSet<i32> {
         let foreign = self.instances.iter().filter(|done| definition.step_index(&done.step).is_none());

@@ -170,6 +170,13 @@ impl Run {
         }
     }
 
+    /// Records that of those messages every handler has ended.
+    pub fn nothing_left(&mut self) {
+        if let Path::Backward { plan: Some(plan), .. } = &mut self.path {
+            Arc::make_mut(plan).nothing_left();
+        }
+    }
+
     /// The part of a long history before the window of the plan.
     pub fn rest(&self) -> Option<Rest> {
         match &self.path {

@@ -56,7 +56,7 @@ pub use crate::run_wait::MessageWait;
     note = "write `AtLeast(2)`, `Only::these([\"..\"])`, `Without::these([\"..\"])` or `Window::of(..)` of `scoop::wait`, or implement `WaitStrategy`"
 )]
 pub trait WaitStrategy: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The stored name. Another strategy of the program must not have it, and no two releases different meanings of it.
+    /// The stored name. A program with two strategies of one name does not start. No two releases may mean different things by it.
     const NAME: &'static str;
 
     /// Whether the run goes on by these facts. It must depend on nothing else: it is asked again after a crash, perhaps by
@@ -199,8 +199,27 @@ impl WaitFacts {
 
 /// Waits for every handler that is registered for the topic when the message is launched. It is what a launch does without
 /// another strategy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered;
+
+impl WaitStrategy for Registered {
+    const NAME: &'static str = "registered";
+
+    fn decide(&self, facts: &WaitFacts) -> Verdict {
+        match facts.unfinished() {
+            0 => Verdict::Close,
+            _ => Verdict::Wait,
+        }
+    }
+
+    fn describe(&self) -> String {
+        "all handlers".into()
+    }
+
+    fn ends_needed(&self, facts: &WaitFacts) -> usize {
+        facts.unfinished()
+    }
+}
 
 /// Waits until this number of handlers has committed. What is still under way then is cancelled and undone, or left to run
 /// with [`leave_others`](WaitStrategy::leave_others).
@@ -452,26 +471,6 @@ impl<S: WaitStrategy> From<S> for WaitPlan {
     }
 }
 
-impl From<Registered> for WaitPlan {
-    fn from(Registered: Registered) -> Self {
-        Self {
-            strategy: REGISTERED.to_owned(),
-            with: Value::Null,
-            says: "all handlers".to_owned(),
-            leaves_others: false,
-            until: None,
-            late_until: None,
-            late_give_up_at: None,
-            within: None,
-            delivers_late: None,
-            mistake: None,
-        }
-    }
-}
-
-/// The name of the plan of [`Registered`].
-const REGISTERED: &str = "registered";
-
 impl WaitPlan {
     /// The same plan with a limit, counted from the launch.
     #[must_use]
@@ -531,7 +530,7 @@ impl WaitPlan {
     /// Whether it is what a launch does without a strategy.
     #[doc(hidden)]
     pub fn is_default(&self) -> bool {
-        self.strategy == REGISTERED && self.within.is_none()
+        self.strategy == Registered::NAME && self.within.is_none()
     }
 
     /// The same plan, to be stored with a launch, with the times at which its limit and its late deliveries end.
@@ -613,28 +612,108 @@ impl RegisteredStrategy {
             },
         }
     }
-
-    /// The names that several strategies of this program have.
-    pub fn repeated() -> Vec<&'static str> {
-        let mut names: Vec<_> =
-            inventory::iter::<Self>().map(|known| known.name).chain([REGISTERED]).collect();
-        names.sort_unstable();
-        let mut repeated: Vec<_> =
-            names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
-        repeated.dedup();
-        repeated
-    }
 }
-
-inventory::submit! { RegisteredStrategy::of::<AtLeast>() }
-inventory::submit! { RegisteredStrategy::of::<Only>() }
-inventory::submit! { RegisteredStrategy::of::<Without>() }
-inventory::submit! { RegisteredStrategy::of::<Window>() }
 
 /// Has programs find a [`WaitStrategy`] by its name. Each program needs it whose sagas launch with the strategy.
 #[macro_export]
 macro_rules! wait_strategy {
     ($strategy:ty) => {
         $crate::__inventory::submit! { $crate::wait::RegisteredStrategy::of::<$strategy>() }
+        $crate::__inventory::submit! { $crate::NamedType::wait_strategy::<$strategy>() }
     };
+}
+
+crate::wait_strategy!(Registered);
+crate::wait_strategy!(AtLeast);
+crate::wait_strategy!(Only);
+crate::wait_strategy!(Without);
+crate::wait_strategy!(Window);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(states: &[(&str, ChildState)]) -> WaitFacts {
+        let child = |(handler, state): &(&str, ChildState)| WaitedChild {
+            handler: (*handler).to_owned(),
+            state: *state,
+            failure: (*state == ChildState::RolledBack).then(|| Failure::new("T", "none left", "saga[w]")),
+        };
+        WaitFacts {
+            topic: "quotes".into(),
+            message: Uuid::nil(),
+            children: states.iter().map(child).collect(),
+            now: OffsetDateTime::UNIX_EPOCH,
+            until: None,
+            late_until: None,
+        }
+    }
+
+    fn decided(plan: impl Into<WaitPlan>, states: &[(&str, ChildState)]) -> (Verdict, usize) {
+        plan.into().decide(&facts(states)).expect("the strategy is known")
+    }
+
+    use ChildState::{Begun, Committed, Pending, RolledBack};
+
+    #[test]
+    fn at_least_decides_as_soon_as_it_can_and_knows_how_many_ends_that_takes() {
+        let all = |states: [ChildState; 4]| -> Vec<_> { states.iter().map(|state| ("a", *state)).collect() };
+        let at_least = |count, states| decided(AtLeast(count), &all(states));
+        assert_eq!(at_least(2, [Begun; 4]), (Verdict::Wait, 2));
+        assert_eq!(at_least(4, [Begun; 4]), (Verdict::Wait, 1));
+        assert_eq!(at_least(2, [Committed, Begun, Pending, RolledBack]), (Verdict::Wait, 1));
+        assert_eq!(at_least(2, [Committed, Committed, Pending, RolledBack]).0, Verdict::GoOn);
+        let reason = "of 4 handlers 1 committed, and 1 can still commit";
+        assert_eq!(at_least(3, [Committed, Begun, RolledBack, RolledBack]).0, Verdict::GiveUp(reason.into()));
+    }
+
+    #[test]
+    fn named_handlers_decide_and_others_do_not() {
+        let states = [("ledger", Committed), ("mail", RolledBack), ("search", Begun)];
+        let only = |names: &[&str]| decided(Only::these(names.iter().copied()), &states).0;
+        assert_eq!(only(&["ledger"]), Verdict::GoOn);
+        assert_eq!(only(&["ledger", "search"]), Verdict::Wait);
+        assert_eq!(only(&["ledger", "mail"]), Verdict::GiveUp("`mail` has failed: none left".into()));
+        assert_eq!(only(&["shop"]), Verdict::GiveUp("`shop` is no handler of it, or will not begin".into()));
+        assert_eq!(decided(Without::these(["mail", "search"]), &states).0, Verdict::GoOn);
+        assert_eq!(decided(Without::these(["mail"]), &states).0, Verdict::Wait);
+    }
+
+    #[test]
+    fn limit_that_is_over_ends_every_wait() {
+        let stored =
+            |until| WaitPlan::from(Registered).within(Duration::from_secs(1)).stored(Some(until), None);
+        let now = OffsetDateTime::UNIX_EPOCH;
+        let states = [("a", Begun), ("b", Committed)];
+        assert_eq!(decided(stored(now + Duration::from_secs(1)), &states).0, Verdict::Wait);
+        let over =
+            Verdict::GiveUp("not within the limit; of 2 handlers 1 committed, and 1 are under way".into());
+        assert_eq!(decided(stored(now), &states).0, over);
+        assert_eq!(decided(stored(now), &[("a", Committed)]).0, Verdict::Close);
+    }
+
+    #[test]
+    fn stored_plan_is_read_back_and_an_unknown_strategy_is_named() {
+        let plan = AtLeast(2).leave_others().stored(Some(OffsetDateTime::UNIX_EPOCH), None);
+        let stored = serde_json::to_value(&plan).unwrap();
+        assert_eq!(stored["strategy"], "at_least");
+        assert_eq!(stored["with"], 2);
+        assert_eq!(serde_json::from_value::<WaitPlan>(stored).unwrap(), plan);
+        let unknown = WaitPlan { strategy: "theirs".into(), ..plan };
+        let why = unknown.decide(&facts(&[])).unwrap_err();
+        assert!(why.starts_with("the run waits by the strategy `theirs` (at least 2 handlers)"), "{why}");
+    }
+
+    #[test]
+    fn mistaken_plans_say_so_and_the_default_is_none() {
+        let mistakes = [
+            WaitPlan::from(AtLeast(0)),
+            WaitPlan::from(Only::these([""; 0])),
+            WaitPlan::from(Without::these([""; 0])),
+            WaitPlan::from(Window::of(Duration::ZERO)),
+        ];
+        assert!(mistakes.iter().all(|plan| plan.mistake().is_some()));
+        assert!(WaitPlan::from(Registered).is_default());
+        assert!(!WaitPlan::from(Registered).within(Duration::from_secs(1)).is_default());
+    }
 }

@@ -609,8 +609,9 @@ CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 -- Waiting runs with a deadline, and ready ones, of which those that no program claims are looked for at intervals.
 CREATE INDEX run_give_up ON scoop.run (state, giving_up, give_up_at)
     WHERE state IN ('waiting', 'ready') AND (giving_up OR give_up_at IS NOT NULL);
+-- The runs that await a signal; and without one, those about which a strategy decides.
 CREATE INDEX run_signal ON scoop.run (((awaited).signal), ((awaited).key))
-    WHERE state = 'ready' AND (awaited).signal IS NOT NULL;
+    WHERE state = 'ready' AND ((awaited).signal IS NOT NULL OR (awaited).children IS NOT NULL);
 -- A parked run is ready. Statements that look for parked runs have that as `state::text = 'ready'`, which rules out the index of
 -- ready runs: the planner took that one at times, and went through all parked runs of a saga for one.
 CREATE INDEX run_parked ON scoop.run

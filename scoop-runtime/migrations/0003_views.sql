@@ -45,7 +45,7 @@ SELECT r.root AS hierarchy,
        scoop.phase_since(r) AS since,
        r.queued_at,
        r.began_at,
-       CASE WHEN r.state = 'ready' AND r.parked_since IS NULL AND scoop.phase(r) <> 'awaiting signal'
+       CASE WHEN r.state = 'ready' AND r.parked_since IS NULL AND scoop.phase(r) NOT IN ('awaiting signal', 'waiting')
                  AND r.ready_at > statement_timestamp() THEN r.ready_at END AS wakes_at,
        coalesce((r.tries).attempts::bigint + (r.tries).retries, 0) AS failed_attempts,
        r.reason,

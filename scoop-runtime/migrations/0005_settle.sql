@@ -261,7 +261,10 @@ BEGIN
         wait jsonb)
     WHERE e.type <> 'ROLLBACK_EMITTED';
 
-    IF s.failed IS NOT NULL THEN
+    -- Not if a run waits for it; nor of one without which its launcher has gone on, since it was cancelled then.
+    IF s.failed IS NOT NULL AND locked_run.parent IS NULL
+        AND (s.failed <> 'rolled_back' OR cardinality(locked_run.lineage) = 2 OR locked_run.rollback_requested
+             OR s.failure ->> 'type' <> 'GaveUpException') THEN
         ready_handlers := ready_handlers || scoop.send_failed(
             s.failed, locked_run.root, locked_run.id, locked_run.handler, locked_run.message_id, last_event,
             CASE WHEN s.ends = 'failed' THEN s.step END, s.failure, s.rollback_failure);
@@ -332,14 +335,14 @@ BEGIN
         )
         INSERT INTO scoop.ended_run SELECT e.* FROM dropped CROSS JOIN LATERAL scoop.dropped_run(dropped.run) e;
     END IF;
-    IF d.late <> '[]' THEN
+    -- a cancellation would not mark them
+    IF d.late <> '[]' AND NOT launcher.giving_up THEN
         WITH delivered AS (
             INSERT INTO scoop.run
-                (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, rollback_since,
-                 give_up_at)
+                (root, id, parent, lineage, message_id, topic, handler, ready_at, last_event_at, context, give_up_at)
             SELECT of_root, h.run, launcher.id, launcher.lineage || h.run, late.message, h.topic, h.handler,
                    clock_timestamp(), launcher.last_event_at, e.context,
-                   CASE WHEN launcher.rollback_since IS NOT NULL THEN clock_timestamp() END, late.give_up_at
+                   late.give_up_at
             FROM jsonb_to_recordset(d.late) AS late (message uuid, give_up_at timestamptz)
             JOIN scoop.message m ON m.id = late.message
             JOIN scoop.message_event e ON e.type = 'EMITTED' AND e.message_id = late.message
@@ -349,11 +352,12 @@ BEGIN
                 WHERE h.topic = m.topic AND h.retired_at IS NULL
                   AND NOT EXISTS (
                       SELECT FROM scoop.message_event s
-                      WHERE s.type = 'SEEN' AND s.message_id = late.message AND s.coroutine_name = h.handler)
+                      WHERE s.type = 'SEEN' AND s.message_id = late.message
+                        AND s.coroutine_name = ANY (h.handler::text || coalesce(h.was, '{}')))
                   AND NOT EXISTS (
                       SELECT FROM scoop.run child
                       WHERE child.root = of_root AND child.parent = launcher.id AND child.message_id = late.message
-                        AND child.handler = h.handler)
+                        AND child.handler = ANY (h.handler::text || coalesce(h.was, '{}')))
                 OFFSET 0
             ) h
             RETURNING handler
@@ -362,10 +366,10 @@ BEGIN
         d.children := d.children + cardinality(late_handlers);
     END IF;
     IF d.gone_on <> '{}' THEN
-        DELETE FROM scoop.run child
-        WHERE child.root = of_root AND child.parent = run AND child.state = 'ended' AND child.message_id = ANY (d.gone_on);
         UPDATE scoop.run child SET parent = NULL
         WHERE child.root = of_root AND child.parent = run AND child.message_id = ANY (d.gone_on);
+        DELETE FROM scoop.run child
+        WHERE child.root = of_root AND child.parent IS NULL AND child.state = 'ended' AND child.message_id = ANY (d.gone_on);
     END IF;
     -- as in scoop.settle
     wait_until := CASE WHEN d.children IS NULL THEN (d.wait ->> 'until')::timestamptz
@@ -376,13 +380,14 @@ BEGIN
     UPDATE scoop.run r
     SET state = CASE WHEN d.children IS NULL THEN 'waiting' ELSE 'ready' END::scoop.run_state,
         owner = NULL,
-        ready_at = CASE WHEN wait_until IS NULL THEN r.ready_at
+        ready_at = CASE WHEN r.giving_up THEN clock_timestamp() WHEN wait_until IS NULL THEN r.ready_at
                         ELSE greatest(least(wait_until, r.give_up_at), clock_timestamp()) END,
-        awaited = CASE WHEN d.children IS NULL THEN scoop.awaited_signal(d.wait) ELSE ROW(NULL, NULL, d.children)::scoop.awaited END,
+        awaited = CASE WHEN d.children IS NOT NULL THEN ROW(NULL, NULL, d.children)::scoop.awaited
+                       WHEN NOT r.giving_up THEN scoop.awaited_signal(d.wait) END,
         suspended = ROW(
             (r.suspended).jump, (r.suspended).definition, (r.suspended).iteration, (r.suspended).handler_iteration,
             CASE WHEN d.wait ? 'messages' THEN d.wait END)::scoop.suspended,
-        epoch = r.epoch + 1
+        tries = NULL, reason = NULL, epoch = r.epoch + 1
     WHERE r.root = of_root AND r.id = run;
     RETURN late_handlers;
 END $$;

@@ -24,4 +24,4 @@ FROM (
         SELECT e.* FROM scoop.ended_run e WHERE e.root = $1 AND e.id = seen.id AND e.outcome = 'committed' OFFSET 0
     ) e
 ) child
-ORDER BY child.message_id, child.handler
+ORDER BY child.message_id, child.handler COLLATE "C"

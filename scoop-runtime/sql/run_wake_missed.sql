@@ -13,13 +13,21 @@ SET state = 'ready',
     ready_at = CASE WHEN r.state = 'waiting' THEN scoop.wakes_at(r.ready_at, r.last_event_at, clock_timestamp())
                     ELSE clock_timestamp() END,
     awaited = CASE WHEN r.state = 'waiting' THEN r.awaited END
-FROM scoop.run snapshot
+FROM (
+    SELECT w.root, w.id, w.epoch, w.state FROM scoop.run w
+    WHERE w.state = 'waiting'
+      AND NOT EXISTS (
+          SELECT FROM scoop.run child
+          WHERE child.root = w.root AND child.parent = w.id AND child.state NOT IN ('ended', 'failed')
+      )
+    UNION ALL
+    -- those about which a strategy decides
+    SELECT w.root, w.id, w.epoch, w.state FROM scoop.run w
+    WHERE w.state = 'ready' AND (w.awaited).children IS NOT NULL AND (w.awaited).signal IS NULL
+      AND (
+          SELECT count(*) FROM scoop.run child
+          WHERE child.root = w.root AND child.parent = w.id AND child.state NOT IN ('ended', 'failed')
+      ) <= (w.awaited).children
+) snapshot
 WHERE r.root = snapshot.root AND r.id = snapshot.id AND r.epoch = snapshot.epoch AND r.state = snapshot.state
-  AND CASE WHEN snapshot.state = 'waiting' THEN NOT EXISTS (
-      SELECT FROM scoop.run child
-      WHERE child.root = snapshot.root AND child.parent = snapshot.id AND child.state NOT IN ('ended', 'failed')
-  ) WHEN snapshot.state = 'ready' AND (snapshot.awaited).children IS NOT NULL THEN (
-      SELECT count(*) FROM scoop.run child
-      WHERE child.root = snapshot.root AND child.parent = snapshot.id AND child.state NOT IN ('ended', 'failed')
-  ) <= (snapshot.awaited).children END
 RETURNING r.handler

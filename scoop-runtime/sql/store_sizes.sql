@@ -18,15 +18,21 @@ SELECT greatest(pg_stat_get_live_tuples('scoop.run'::regclass) - 3000, 0) AS unf
            SELECT FROM scoop.kept_hierarchy k WHERE (k.failures > 0) IS TRUE LIMIT 1000
        ) few) AS undeletable,
        (SELECT count(*) FROM (
-           SELECT FROM scoop.abandoned_queue q
+           SELECT
+           FROM (
+               SELECT DISTINCT h.topic, h.handler FROM scoop.handler h WHERE h.retired_at IS NOT NULL AND h.topic >= ''
+           ) h
            CROSS JOIN LATERAL (
                SELECT FROM scoop.run r
-               WHERE r.state = 'ready' AND r.handler = q.handler AND r.topic = q.topic AND r.reserved_for = q.reserved_for
+               WHERE r.state = 'ready' AND r.handler = h.handler AND r.topic = h.topic
                  AND r.give_up_at IS NULL AND NOT r.giving_up
                LIMIT 1000
            ) r
-           WHERE NOT EXISTS (
-               SELECT FROM scoop.handler h WHERE h.topic = q.topic AND h.handler = q.handler AND h.retired_at IS NULL)
+           -- counts, so that each is looked up by index
+           WHERE (SELECT count(*) FROM scoop.handler listed
+                  WHERE listed.topic = h.topic AND listed.handler = h.handler AND listed.retired_at IS NULL) = 0
+             AND (SELECT count(*) FROM scoop.worker w
+                  WHERE w.id >= '00000000-0000-0000-0000-000000000000' AND h.handler::text = ANY (w.handlers)) = 0
            LIMIT 1000
        ) few) AS endless_waits,
        pg_total_relation_size('scoop.run'::regclass) AS working_set_bytes,

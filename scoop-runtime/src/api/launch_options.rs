@@ -63,9 +63,10 @@ impl Options {
         self.trace = trace::of_headers(traceparent, tracestate);
     }
 
-    /// The deadlines that the launch itself sets.
-    pub(crate) fn deadlines(&self) -> Vec<When> {
-        self.deadlines.iter().map(|(_, when)| *when).collect()
+    /// The deadlines of the forward path that the launch itself sets.
+    pub(crate) fn forward_deadlines(&self) -> Vec<When> {
+        let of_forward = self.deadlines.iter().filter(|(kind, _)| *kind != DeadlineKind::Rollback);
+        of_forward.map(|(_, when)| *when).collect()
     }
 
     /// The context with which the handlers of the message start. `base` is the context of the launching step or
@@ -124,6 +125,9 @@ pub(crate) async fn stored_wait(
         return Err(refused(mistake));
     }
     let (limit, late) = plan.times();
+    if limit.is_some() && late.is_some() {
+        return Err(refused("a window has its own end, and no other limit"));
+    }
     if limit.is_none() && late.is_none() {
         return Ok(plan.stored(None, None));
     }

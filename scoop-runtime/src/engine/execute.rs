@@ -257,7 +257,10 @@ async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit>
         // A requested rollback is claimed with the message of the first execution.
         execution.payload = message;
     }
-    if let Some(exit) = wait_for_left(engine, execution).await? {
+    // A rollback that misses its deadline gives up instead.
+    if !execution.overdue
+        && let Some(exit) = wait_for_left(engine, execution).await?
+    {
         return Err(exit);
     }
     if std::mem::take(&mut execution.overdue) {

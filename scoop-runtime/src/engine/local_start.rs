@@ -250,14 +250,15 @@ fn split_committed(
     mut slots: Option<&mut OwnedSemaphorePermit>,
 ) -> Vec<ParentCheck> {
     let mut checks = vec![];
-    for CommittedParent { root, parent, handler, took } in committed {
+    for CommittedParent { root, parent, is_first, handler, took } in committed {
         metrics::run_seconds(&handler, "committed").record(took.as_seconds_f64());
         match parent {
             Some(parent) => checks.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
-            None => {
+            None if is_first => {
                 metrics::root_runs("committed", 1);
                 engine.completions.notify(root, RunEnd::Committed);
             }
+            None => engine.completions.notify(root, RunEnd::Unknown),
         }
     }
     checks

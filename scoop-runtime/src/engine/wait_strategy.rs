@@ -6,11 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use scoop_core::wait::{ChildState, MessageWait, Verdict, WaitFacts};
 use scoop_core::{ChildFailure, Failure, Wait, visible_step};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::execution::{Execution, Exit, unread};
@@ -22,8 +21,11 @@ use crate::store::{LateDelivery, LaunchedRun, ParentRef, RequestKey, RequestTarg
 /// wait for.
 const PAUSES_FOR_LEFT: (f64, f64) = (0.02, 5.0);
 
-/// The pause between two looks for handlers that have registered since a launch.
-const LATE_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest pause between two looks for handlers that have registered since a launch. It is longer for a longer rest of the window.
+const LATE_INTERVAL: Duration = Duration::SECOND;
+
+/// How many looks there are in the rest of a long window, about.
+const LATE_LOOKS: i32 = 60;
 
 /// The launches of a run that have failed by their strategies, as failures of children.
 pub(super) fn failed_launches(wait: Option<&Wait>) -> Vec<ChildFailure> {
@@ -46,7 +48,8 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
     let ids: Vec<_> = wait.messages().iter().map(|message| message.message).collect();
     let children = engine.store.waited_children(execution.key, &ids).await;
     let children = children.map_err(|error| unread("what it waits for could not be read", &error))?;
-    let now = engine.store.now().await.map_err(|error| unread("the clock could not be read", &error))?;
+    // A time that is due is over by this reading.
+    let now = engine.store.now().await.map_err(|error| unread("the clock could not be read", &error))?.latest;
     let mut by_message = BTreeMap::<Uuid, Vec<LaunchedRun>>::new();
     for child in children.runs {
         by_message.entry(child.message).or_default().push(child);
@@ -59,7 +62,7 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
             continue;
         }
         let launched = by_message.remove(&message.message).unwrap_or_default();
-        let facts = facts_of(&message, &launched, now.earliest);
+        let facts = facts_of(&message, &launched, now);
         let decided = catch_unwind(AssertUnwindSafe(|| message.plan.decide(&facts)));
         let decided =
             decided.unwrap_or_else(|_| Err(format!("the strategy `{}` panicked", message.plan.strategy())));
@@ -73,23 +76,26 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
                     let why =
                         format!("its launcher goes on without it: it waited for {}", message.plan.describe());
                     cancel_unfinished(engine, execution, &launched, &why).await?;
+                    decision.closed.push(message.message);
                 }
                 decision.gone_on.push(message.message);
             }
             Verdict::GiveUp(reason) => {
                 let failure = failure_of(execution, &message, &reason);
                 cancel_unfinished(engine, execution, &launched, &failure.message).await?;
+                decision.closed.push(message.message);
                 message.failure = Some(failure);
                 left.push(message);
             }
             Verdict::Close => decision.closed.push(message.message),
             verdict => {
-                let late = message.plan.late_until().filter(|until| *until > now.earliest);
+                let late = message.plan.late_until().filter(|until| *until > now);
                 if let Some(until) = late {
                     let give_up_at = message.plan.late_give_up_at();
                     decision.late.push(LateDelivery { message: message.message, give_up_at });
                     // Handlers that register later are looked for at intervals.
-                    times.push(until.min(now.earliest + LATE_INTERVAL));
+                    let pause = ((until - now) / LATE_LOOKS).max(LATE_INTERVAL);
+                    times.push(until.min(now + pause));
                 }
                 ends_needed = ends_needed.min(i32::try_from(ends.max(1)).unwrap_or(i32::MAX / 2));
                 times.extend(message.plan.until());
@@ -122,6 +128,7 @@ async fn hold(engine: &Engine, execution: &Execution, decision: WaitDecision) ->
         None,
     );
     engine.reschedule_timer();
+    execution.span.ends_as("waiting");
     Ok(Exit::Settled)
 }
 
@@ -144,7 +151,7 @@ fn failure_of(execution: &Execution, message: &MessageWait, reason: &str) -> Fai
     failure.bounded(execution.run.failure_text_bytes_max)
 }
 
-/// Cancels those of these runs that have not ended.
+/// Cancels those of these runs that have begun, and have not ended; or may have begun by now. The others are dropped with the decision.
 async fn cancel_unfinished(
     engine: &Engine,
     execution: &Execution,
@@ -173,7 +180,7 @@ async fn cancel(
 
 /// Cancels what a run has left under way, before its rollback undoes the messages of it, and has the run look again after a pause until
 /// all of that has ended.
-pub(super) async fn wait_for_left(engine: &Engine, execution: &Execution) -> Result<Option<Exit>, Exit> {
+pub(super) async fn wait_for_left(engine: &Engine, execution: &mut Execution) -> Result<Option<Exit>, Exit> {
     let messages = execution.run.left();
     if messages.is_empty() || is_injected(Bug::ForgetLeft) {
         return Ok(None);
@@ -181,6 +188,7 @@ pub(super) async fn wait_for_left(engine: &Engine, execution: &Execution) -> Res
     let left = engine.store.left_children(execution.key.root, &messages).await;
     let left = left.map_err(|error| unread("what it has left under way could not be read", &error))?;
     if left.is_empty() {
+        execution.run.nothing_left();
         return Ok(None);
     }
     for run in left.iter().filter(|run| !run.gives_up) {
@@ -190,7 +198,7 @@ pub(super) async fn wait_for_left(engine: &Engine, execution: &Execution) -> Res
     let (shortest, longest) = PAUSES_FOR_LEFT;
     // A run that has done nothing for long is not looked at often.
     let rests = left.iter().map(|run| run.rests).fold(f64::MAX, f64::min);
-    let pause = time::Duration::seconds_f64((rests / 4.0).clamp(shortest, longest));
+    let pause = Duration::seconds_f64((rests / 4.0).clamp(shortest, longest));
     let decision =
         WaitDecision { children: Some(-1), until: Some(now.latest + pause), ..WaitDecision::default() };
     hold(engine, execution, decision).await.map(Some)

@@ -134,6 +134,15 @@ pub enum SetupError {
         types: String,
     },
 
+    /// Two strategies of launches have the same name, so that one would decide for the other.
+    #[error("two strategies of launches are named `{name}`: {types}; give one of them another `NAME`")]
+    DuplicateWaitStrategy {
+        /// The name.
+        name: String,
+        /// The Rust types.
+        types: String,
+    },
+
     /// Handlers of one topic expect different message types.
     #[error(
         "topic `{topic}` is claimed by several message types: {types}; handlers of one topic must agree on its type"

@@ -337,6 +337,7 @@ fn check_types<'a>(linked: impl IntoIterator<Item = &'a NamedType>) -> Vec<Setup
         match kind {
             NameKind::ContextKey => SetupError::DuplicateContextKey { key: name, types },
             NameKind::Signal => SetupError::DuplicateSignalName { name, types },
+            NameKind::WaitStrategy => SetupError::DuplicateWaitStrategy { name, types },
         }
     };
     repeated.map(error).collect()

@@ -280,6 +280,8 @@ impl<'a> Scope<'a> {
     fn emit(&mut self, mut message: EmittedMessage, detached_root: Option<Uuid>) -> Emit<'_> {
         let of_program = || self.engine.settings().default_wait.clone();
         let wait = message.wait.take().or_else(|| self.place.handler.wait()).or_else(of_program);
+        // What belongs to a rollback is not cancelled.
+        let in_rollback = self.place.flags.direction(self.place.run) == Direction::Backward;
         Emit {
             engine: self.engine,
             step: self.place.step_name(),
@@ -292,6 +294,7 @@ impl<'a> Scope<'a> {
             detached_root,
             options: Options::default(),
             wait,
+            has_choice: detached_root.is_none() && !in_rollback,
             at: Location::caller(),
         }
     }
@@ -723,6 +726,8 @@ pub struct Emit<'s> {
     options: Options,
     /// The strategy of this launch.
     wait: Option<WaitPlan>,
+    /// Whether it may have one.
+    has_choice: bool,
     /// The place of the launch.
     at: &'static Location<'static>,
 }
@@ -761,7 +766,7 @@ impl Emit<'_> {
 
     /// Waits by this strategy in place of that of the message, the saga or the program: for some of the handlers, or for a
     /// time. Without any of these, the saga waits for all handlers that are registered when the message is launched. A detached
-    /// message is waited for by nobody, whatever its strategy.
+    /// message is waited for by nobody, whatever its strategy; and what belongs to a rollback waits for all handlers.
     ///
     /// # Errors
     ///
@@ -825,10 +830,10 @@ impl Emit<'_> {
         let payload = payload.map_err(|error| Unstorable::in_step(self.step, error))?;
         let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
         let limit = settings.context_bytes_max;
-        let wait = self.wait.filter(|plan| self.detached_root.is_none() && !plan.is_default());
+        let wait = self.wait.filter(|plan| self.has_choice && !plan.is_default());
         let wait = match wait {
             Some(plan) => {
-                let (deadlines, store) = (self.options.deadlines(), self.engine.store());
+                let (deadlines, store) = (self.options.forward_deadlines(), self.engine.store());
                 Some(launch_options::stored_wait(plan, deadlines, self.step, &topic, store).await?)
             }
             None => None,

@@ -395,7 +395,8 @@ impl Settlement {
                 settlement.turns_back = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
-                settlement.failed = (!has_parent).then_some(FailedOutcome::RolledBack);
+                // The store reports it only if no run waits for it by then.
+                settlement.failed = (!has_parent || noted).then_some(FailedOutcome::RolledBack);
             }
             Fate::RollbackFailed { cause, failure, .. } => {
                 settlement.ends = Some(Ending::Failed);
@@ -405,7 +406,7 @@ impl Settlement {
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
-                settlement.failed = (!has_parent).then_some(FailedOutcome::RollbackFailed);
+                settlement.failed = Some(FailedOutcome::RollbackFailed);
             }
         }
         settlement
@@ -751,7 +752,7 @@ mod tests {
                 (&failed.failure, &failed.rollback_failure),
                 (&Some(cause.clone()), &Some(why.clone()))
             );
-            assert_eq!(failed.failed.is_some(), flags == ALONE, "no run waits for it");
+            assert!(failed.failed.is_some(), "the store reports it if no run waits for it");
             assert!(fails(&forward(), flags, None).turns_back);
         }
         let because_of_children = fails(&with_failed_child(backward()), BELOW, Some(1));

@@ -253,6 +253,8 @@ pub(crate) struct CommittedParent {
     pub(crate) root: Uuid,
     /// The run of which a child ended with that.
     pub(crate) parent: Option<ParentRef>,
+    /// Whether it has handled the message of the hierarchy.
+    pub(crate) is_first: bool,
     pub(crate) handler: String,
     /// The time from its beginning to its end.
     pub(crate) took: time::Duration,

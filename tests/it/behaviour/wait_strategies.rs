@@ -600,3 +600,58 @@ async fn strategy_that_no_program_has_run_is_stuck_and_says_why() -> Result<()> 
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handler_without_a_program_holds_up_no_launch_that_has_failed() -> Result<()> {
+    let program = Program::start().await?;
+    program.scoop.register_handler("strategies.quote", "ghost").await?;
+    let plan = Plan::AtLeastWithin(4, Duration::from_millis(300));
+    let root = program.ask(Ask { plan, ..Ask::default() }).await?;
+    let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it goes on") };
+    assert!(told(&failure).contains("not within the limit"), "{failure}");
+    let notes = program.notes.all();
+    assert_eq!(notes.iter().filter(|note| note.starts_with("undo")).count(), 3, "{notes:?}");
+
+    let plan = Plan::AtLeastLeavingOthers(3);
+    let root = program.ask(Ask { plan, fails_later: true, ..Ask::default() }).await?;
+    assert!(
+        matches!(root.ends().await?, Outcome::RolledBack(_)),
+        "its rollback does not wait for the pending one"
+    );
+    assert_eq!(program.db.unfinished().await, 0);
+    Ok(())
+}
+
+/// Notes the runs that have failed.
+#[derive(Clone)]
+struct Watch(Notes);
+
+#[saga(name = "strategies-watch")]
+#[subscribes(Failed)]
+impl Watch {
+    #[step]
+    async fn note(&self, _: &mut Scope<'_>, failed: &Failed) -> Result<()> {
+        self.0.add(failed.saga.clone());
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failure_of_a_handler_that_was_left_is_reported_and_that_of_a_cancelled_one_is_not() -> Result<()> {
+    let program = Program::start().await?;
+    let failed = Notes::default();
+    let watch = program.db.scoop().only::<Watch>().provide(Watch(failed.clone())).start().await?;
+    let fails = Quote { waits: names(&["gamma"]), fails: names(&["gamma"]) };
+    for (plan, quote) in [(Plan::AtLeast(2), waiting(&["gamma"])), (Plan::AtLeastLeavingOthers(2), fails)] {
+        let before = program.notes.all().len();
+        let root = program.ask(Ask { plan, quote, ..Ask::default() }).await?;
+        eventually("it goes on", async || program.notes.all()[before..].contains(&"choose".to_owned())).await;
+        program.gate.open(1);
+        root.comes_to(|tree| tree.runs().iter().all(|run| run.state.phase().is_finished())).await?;
+    }
+    eventually("it is reported", async || !failed.all().is_empty()).await;
+    eventually("all have ended", async || program.db.unfinished().await == 0).await;
+    assert_eq!(failed.all(), ["gamma"]);
+    watch.shutdown().await?;
+    Ok(())
+}

@@ -329,13 +329,14 @@ fn apply(
                 engine.wakeups.child_ended(ParentRef { root, id, at: settled.last_event_at }, slot);
             }
             _ => {
+                // A run that no other waits for any more says nothing about the message of the hierarchy.
+                let is_first = execution.run.lineage.ids().len() == 2;
                 // One whose rollback failed ends when an operator has settled that.
-                if outcome != "rollback_failed" {
+                if is_first && outcome != "rollback_failed" {
                     metrics::root_runs(outcome, 1);
                 }
-                engine
-                    .completions
-                    .notify(execution.key.root, if committed { RunEnd::Committed } else { RunEnd::Unknown });
+                let end = if committed && is_first { RunEnd::Committed } else { RunEnd::Unknown };
+                engine.completions.notify(execution.key.root, end);
             }
         }
     }

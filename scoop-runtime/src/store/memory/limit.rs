@@ -374,6 +374,7 @@ impl State {
         self.change(run, |row| {
             row.parked_since = Some(row.parked_since.map_or(row.ready_at, |since| since.min(row.ready_at)));
             (row.ready_at, row.limit_key, row.signal) = (StoredTime::LATEST, Some(key), None);
+            row.children_max = None;
         });
     }
 

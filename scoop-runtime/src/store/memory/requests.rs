@@ -217,7 +217,10 @@ impl State {
             row.epoch == 0
                 && !row.rollback_requested
                 && row.rollback_since.is_none()
-                && row.parent.is_some_and(giving_up)
+                && match row.parent {
+                    Some(parent) => giving_up(parent),
+                    None => row.giving_up && row.lineage.ids().len() > 2,
+                }
         });
         dropped.into_iter().for_each(|id| drop(self.drop_run((root, id))));
     }

@@ -181,7 +181,7 @@ impl State {
         if let Some(forgets) = settlement.forgets {
             self.clear_failed_children(&step, forgets);
         }
-        if let Some(outcome) = settlement.failed {
+        if let Some(outcome) = settlement.failed.filter(|outcome| reports(settlement, &step.held, *outcome)) {
             let mut failed = FailedRun::new(outcome, &step.held);
             failed.at = step.last_event;
             failed.rollback_failure.clone_from(&settlement.rollback_failure);
@@ -409,6 +409,14 @@ impl State {
             }
         }
     }
+}
+
+/// Whether the failed end of a run is reported: not if a run waits for it; nor of one without which its launcher has gone on, since it
+/// was cancelled then.
+fn reports(settlement: &Settlement, held: &WorkingRow, outcome: FailedOutcome) -> bool {
+    let gave_up = settlement.failure.as_ref().is_some_and(|failure| failure.kind == "GaveUpException");
+    let is_below = held.lineage.ids().len() > 2 && !held.rollback_requested;
+    held.parent.is_none() && !(outcome == FailedOutcome::RolledBack && is_below && gave_up)
 }
 
 impl EventRow {

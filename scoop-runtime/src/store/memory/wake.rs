@@ -167,6 +167,7 @@ impl State {
         let committed = CommittedParent {
             root,
             parent: row.parent.map(|id| ParentRef { root, id, at }),
+            is_first: row.lineage.ids().len() == 2,
             handler: row.handler.to_string(),
             took: at - row.began_at.unwrap_or(at),
         };
@@ -192,7 +193,8 @@ impl State {
         let dropped: Vec<_> = dropped.map(WorkingRow::id).collect();
         dropped.into_iter().for_each(|child| drop(self.drop_run((key.root, child))));
         let mut started = vec![];
-        for LateDelivery { message, give_up_at } in late {
+        // A cancellation would not mark them.
+        for LateDelivery { message, give_up_at } in late.iter().filter(|_| !held.giving_up) {
             started.extend(self.deliver_again(&held, *message, *give_up_at));
         }
         let children = children.map(|children| children + i32::try_from(started.len()).unwrap_or(0));
@@ -213,10 +215,14 @@ impl State {
         self.change(run, |row| {
             row.state = if children.is_some() { RowState::Ready } else { RowState::Waiting };
             row.owner = None;
-            if let Some(at) = wait_until {
+            if row.giving_up {
+                row.ready_at = now;
+            } else if let Some(at) = wait_until {
                 row.ready_at = min_deadline(at, row.give_up_at).max(now);
             }
+            let signal = signal.filter(|_| !row.giving_up);
             (row.signal, row.children_max) = (signal.cloned(), children);
+            (row.attempts, row.retries, row.reason) = (0, 0, None);
             row.wait = wait.clone().filter(|wait| !wait.messages().is_empty());
             row.epoch += 1;
         });
@@ -247,7 +253,6 @@ impl State {
                 WorkingRow::new(child_of(&held.lineage), message, topic, handler, held.last_event_at);
             row.parent = Some(held.id());
             (row.ready_at, row.context, row.give_up_at) = (now, context.clone(), give_up_at);
-            row.rollback_since = held.rollback_since.map(|_| now);
             self.insert(row);
         }
         started

@@ -35,7 +35,8 @@ impl CommittedParent {
         let (root, parent): (_, Option<Uuid>) = (row.try_get("root")?, row.try_get("parent")?);
         let parent = parent.map(|id| ParentRef { root, id, at });
         let began_at = time_if_any(row, "began_at")?.unwrap_or(at);
-        Ok(Self { root, parent, handler: row.try_get("handler")?, took: at - began_at })
+        let is_first = lineage(row)?.ids().len() == 2;
+        Ok(Self { root, parent, is_first, handler: row.try_get("handler")?, took: at - began_at })
     }
 }
 
