@@ -317,6 +317,7 @@ DECLARE
     launcher scoop.run;
     wait_until timestamptz;
     late_handlers text[] := '{}';
+    forgotten uuid[];
 BEGIN
     SELECT * INTO d FROM jsonb_to_record(decided) AS d (
         gone_on uuid[], closed uuid[], late jsonb, wait jsonb, children int, until timestamptz);
@@ -366,10 +367,13 @@ BEGIN
         d.children := d.children + cardinality(late_handlers);
     END IF;
     IF d.gone_on <> '{}' THEN
-        UPDATE scoop.run child SET parent = NULL
-        WHERE child.root = of_root AND child.parent = run AND child.message_id = ANY (d.gone_on);
-        DELETE FROM scoop.run child
-        WHERE child.root = of_root AND child.parent IS NULL AND child.state = 'ended' AND child.message_id = ANY (d.gone_on);
+        WITH released AS (
+            UPDATE scoop.run child SET parent = NULL
+            WHERE child.root = of_root AND child.parent = run AND child.message_id = ANY (d.gone_on)
+            RETURNING child.id, child.state
+        )
+        SELECT array_agg(released.id) INTO forgotten FROM released WHERE released.state = 'ended';
+        DELETE FROM scoop.run child WHERE child.root = of_root AND child.id = ANY (forgotten);
     END IF;
     -- as in scoop.settle
     wait_until := CASE WHEN d.children IS NULL THEN (d.wait ->> 'until')::timestamptz

@@ -405,6 +405,11 @@ async fn others_are_left_they_run_on_and_a_later_rollback_undoes_them_first() ->
     let gives_up = |tree: &Tree| tree.runs().iter().any(|run| run.handler == "gamma" && run.giving_up);
     root.comes_to(gives_up).await?;
     assert!(!program.notes.all().contains(&"withdraw".to_owned()));
+    let says = async || {
+        let explained = program.scoop.explain(root.id()).await.map(|explained| explained.to_string());
+        explained.is_ok_and(|text| text.contains("waits for handlers that a strategy had left under way"))
+    };
+    eventually("its explanation says why it waits", says).await;
     program.gate.open(1);
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     let notes = program.notes.all();

@@ -189,6 +189,13 @@ impl RunExplanation {
                     "was executed by a worker that is not registered any more; its last event was {long} ago"
                 )
             }
+            // It waits for its children before it goes on, and for those without which it has gone on before it rolls back.
+            WaitReason::Children { unfinished: 0, .. } if self.run.rolling_back => {
+                write!(
+                    f,
+                    "waits for handlers that a strategy had left under way, which are cancelled, for {long}"
+                )
+            }
             WaitReason::Children { unfinished, blocking, blocking_count, strategies } => {
                 let children = Count(*unfinished, "child", "children");
                 write!(f, "waits for {children}, for {long}")?;

@@ -31,7 +31,7 @@ use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 101] = [
+const HOT: [&str; 103] = [
     "run_retry_stuck",
     "run_claim",
     "limit_lock",
@@ -72,6 +72,8 @@ const HOT: [&str; 101] = [
     "run_history",
     "run_count_repetitions",
     "run_values",
+    "run_waited_children",
+    "run_left_children",
     "run_mark_cancelled",
     "run_delete_pending",
     "cancellation_check",
@@ -224,6 +226,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
             ("uuid, text, timestamptz, text[], timestamptz", "gen_random_uuid(), '', now(), '{}', NULL")
         }
         "run_values" => ("uuid, text, text[], text[], text[]", "gen_random_uuid(), '', '{}', '{}', '{}'"),
+        "run_waited_children" => ("uuid, uuid, uuid[]", "gen_random_uuid(), gen_random_uuid(), '{}'"),
+        "run_left_children" => ("uuid, uuid[]", "gen_random_uuid(), '{}'"),
         "run_stop_deadlines" => ("uuid[], uuid[], bigint[]", "'{}', '{}', '{}'"),
         "settle_advance_one" | "settle_advance_value_one" => (
             "uuid, uuid, bigint, text, int, int, int, int, jsonb, bool, jsonb, text, jsonb, uuid, text, \
