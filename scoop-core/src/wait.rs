@@ -114,7 +114,7 @@ pub struct WaitFacts {
     pub topic: String,
     /// The message.
     pub message: Uuid,
-    /// The handlers of the message that are its runs' parts of this wait, in the order of their names.
+    /// The handlers of the message, in the order of their names, without those that were dropped.
     pub children: Vec<WaitedChild>,
     /// The time by the clock of the server.
     pub now: OffsetDateTime,
