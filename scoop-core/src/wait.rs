@@ -160,11 +160,12 @@ impl ChildState {
 /// What a strategy decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The run goes on, whatever became of the others.
+    /// The run goes on. The others are cancelled and undone, or left to run.
     GoOn,
     /// The run waits for another handler to end.
     Wait,
     /// The run waits for another handler to end, and the strategy is asked again at this time at the latest.
+    /// A time that is over is the same as [`Wait`](Self::Wait).
     WaitUntil(OffsetDateTime),
     /// The handlers that have not begun are dropped. From then on the run waits for the others as it does without a strategy.
     Close,
@@ -359,7 +360,7 @@ impl WaitStrategy for Without {
 }
 
 /// Waits for a time, and then for the handlers that have begun. Handlers that register within that time get the message, too; those that
-/// have not begun when it is over are dropped. So nobody needs to know beforehand who will take part, as with the passengers of a train.
+/// have not begun when it is over are dropped. The launcher need not know beforehand who will take part, as with the passengers of a train.
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
@@ -571,6 +572,11 @@ impl WaitPlan {
         })?;
         let is_over = self.until.is_some_and(|until| until <= facts.now);
         let verdict = match verdict {
+            // A time that is over would make the run ready again at once.
+            Verdict::WaitUntil(at) if at <= facts.now => Verdict::Wait,
+            verdict => verdict,
+        };
+        let verdict = match verdict {
             Verdict::Wait | Verdict::WaitUntil(_) if is_over => {
                 Verdict::GiveUp(format!("not within the limit; {}", facts.summary()))
             }
@@ -677,6 +683,33 @@ mod tests {
         assert_eq!(only(&["shop"]), Verdict::GiveUp("`shop` is no handler of it, or will not begin".into()));
         assert_eq!(decided(Without::these(["mail", "search"]), &states).0, Verdict::GoOn);
         assert_eq!(decided(Without::these(["mail"]), &states).0, Verdict::Wait);
+    }
+
+    /// Asks to be asked again this many seconds after the epoch.
+    #[derive(Serialize, Deserialize)]
+    struct AskedAt(u64);
+
+    impl WaitStrategy for AskedAt {
+        const NAME: &'static str = "asked_at";
+
+        fn decide(&self, _: &WaitFacts) -> Verdict {
+            Verdict::WaitUntil(OffsetDateTime::UNIX_EPOCH + Duration::from_secs(self.0))
+        }
+
+        fn describe(&self) -> String {
+            "a time".into()
+        }
+    }
+
+    crate::wait_strategy!(AskedAt);
+
+    #[test]
+    fn time_to_ask_again_that_is_over_is_no_reason_to_ask_at_once() {
+        let one_second = OffsetDateTime::UNIX_EPOCH + Duration::from_secs(1);
+        assert_eq!(decided(AskedAt(1), &[("a", Begun)]).0, Verdict::WaitUntil(one_second));
+        assert_eq!(decided(AskedAt(0), &[("a", Begun)]).0, Verdict::Wait);
+        let over = "all handlers have ended, and it waits; of 1 handlers 1 committed, and 0 are under way";
+        assert_eq!(decided(AskedAt(0), &[("a", Committed)]).0, Verdict::GiveUp(over.into()));
     }
 
     #[test]
