@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use crate::store::Store;
 use crate::telemetry::trace::{self, with_trace};
 use crate::util::patience::{GivenUp, Trial};
-use crate::util::payload::StepName;
+use crate::util::payload::{self, StepName};
 use crate::{RuntimeError, When};
 
 /// The options of one launch.
@@ -113,6 +113,7 @@ pub(crate) async fn stored_wait(
     StepName { saga, step }: StepName<'_>,
     topic: &str,
     store: &Store,
+    bytes_max: usize,
 ) -> Result<WaitPlan, scoop_core::Error> {
     let refused = |why: &str| {
         let strategy = plan.strategy();
@@ -124,6 +125,8 @@ pub(crate) async fn stored_wait(
     if let Some(mistake) = plan.mistake() {
         return Err(refused(mistake));
     }
+    payload::storable(serde_json::to_value(&plan)?, bytes_max, || "it".into())
+        .map_err(|error| refused(&error.to_string()))?;
     let (limit, late) = plan.times();
     if limit.is_some() && late.is_some() {
         return Err(refused("a window has its own end, and no other limit"));

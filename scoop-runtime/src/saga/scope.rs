@@ -766,7 +766,7 @@ impl Emit<'_> {
 
     /// Waits by this strategy in place of that of the message, the saga or the program: for some of the handlers, or for a
     /// time. Without any of these, the saga waits for all handlers that are registered when the message is launched. A detached
-    /// message is waited for by nobody, whatever its strategy; and what belongs to a rollback waits for all handlers.
+    /// message is never waited for, also with a strategy; and what belongs to a rollback waits for all handlers.
     ///
     /// # Errors
     ///
@@ -834,7 +834,7 @@ impl Emit<'_> {
         let wait = match wait {
             Some(plan) => {
                 let (deadlines, store) = (self.options.forward_deadlines(), self.engine.store());
-                Some(launch_options::stored_wait(plan, deadlines, self.step, &topic, store).await?)
+                Some(launch_options::stored_wait(plan, deadlines, self.step, &topic, store, limit).await?)
             }
             None => None,
         };
