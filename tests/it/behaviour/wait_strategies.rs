@@ -38,6 +38,7 @@ enum Plan {
     First,
     Window(Duration),
     WithinBeyondDeadline,
+    Unstorable,
 }
 
 /// The handlers of this name that fail, and those that wait for the gate.
@@ -87,6 +88,7 @@ impl Plan {
             Self::First => First.into(),
             Self::Window(length) => Window::of(length).into(),
             Self::WithinBeyondDeadline => AtLeast(1).within(NEVER),
+            Self::Unstorable => Only::these(["a\0b"]).into(),
         }
     }
 }
@@ -234,14 +236,15 @@ impl Narrow {
 }
 
 #[derive(Clone)]
-struct Slow(Gate);
+struct Slow(Notes, Gate);
 
 #[saga(name = "strategies-slow")]
 #[subscribes(any(Plain, Any))]
 impl Slow {
     #[step]
     async fn wait(&self, _: &mut Scope<'_>, _: &SlowMessage) -> Result<()> {
-        self.0.pass().await;
+        self.1.pass().await;
+        self.0.add("slow");
         Ok(())
     }
 }
@@ -458,6 +461,9 @@ async fn message_without_a_strategy_is_waited_for_beside_one_with() -> Result<()
     assert!(!program.notes.all().contains(&"choose".to_owned()));
     program.more.open(1);
     program.noted("choose").await;
+    let notes = program.notes.all();
+    let place = |note: &str| notes.iter().position(|noted| noted == note);
+    assert!(place("list").is_some() && place("list") < place("choose"), "{notes:?}");
     program.gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
     Ok(())
@@ -486,6 +492,7 @@ async fn mistaken_strategy_launch_fails_and_says_why() -> Result<()> {
         (Plan::AtLeast(0), "at least 0 handlers are no condition"),
         (Plan::Only(vec![]), "it names no handler"),
         (Plan::WithinBeyondDeadline, "its limit is later than the deadline of this launch"),
+        (Plan::Unstorable, "it contains a NUL character"),
     ] {
         let root = program.ask(Ask { plan, ..Ask::default() }).await?;
         let Outcome::RolledBack(failure) = root.ends().await? else { panic!("{why}") };
@@ -539,29 +546,42 @@ async fn window_handlers_that_register_in_it_take_part_and_those_that_have_not_b
     Ok(())
 }
 
+/// Whether the launcher waits although the quick handler has ended.
+fn waits_for_the_slow_one(tree: &Tree) -> bool {
+    let is =
+        |handler: &str, state| tree.runs().iter().any(|run| run.handler == handler && run.state == state);
+    is("strategies-quick", RunState::Committed) && tree.runs()[0].state == RunState::Waiting
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn strategy_is_that_of_the_launch_or_else_of_the_message_the_saga_or_the_program() -> Result<()> {
     let (db, notes, gate) = (Database::new().await, Notes::default(), Gate::default());
     let builder = db.scoop().only::<Broad>().only::<Narrow>().only::<Slow>().only::<Quick>();
-    let builder = builder.provide(Slow(gate.clone())).default_wait(AtLeast(1).within(NEVER).leave_others());
+    let builder = builder
+        .provide(Slow(notes.clone(), gate.clone()))
+        .default_wait(AtLeast(1).within(NEVER).leave_others());
     let scoop = builder.provide(Broad(notes.clone())).provide(Narrow(notes.clone())).start().await?;
     for (message, goes_on) in [(Chosen::Plain, true), (Chosen::OfMessage, true), (Chosen::OfLaunch, false)] {
         let before = notes.all().len();
         let root = scoop.launch(message).await?;
         gate.arrivals(1).await;
-        match goes_on {
-            true => eventually("it goes on", async || notes.all().len() > before).await,
-            false => assert_eq!(notes.all().len(), before, "it waits"),
+        if goes_on {
+            eventually("it goes on", async || notes.all().len() > before).await;
+        } else {
+            root.comes_to(waits_for_the_slow_one).await?;
         }
         gate.open(1);
         assert_eq!(root.ends().await?, Outcome::Committed);
+        eventually("both have ended", async || notes.all().len() == before + 2).await;
+        let order = if goes_on { ["broad", "slow"] } else { ["slow", "broad"] };
+        assert_eq!(notes.all()[before..], order);
     }
     let (root, before) = (scoop.launch(ChosenBySaga).await?, notes.all().len());
     gate.arrivals(1).await;
-    assert_eq!(notes.all().len(), before, "it waits for the slow one");
+    root.comes_to(waits_for_the_slow_one).await?;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
-    assert_eq!(notes.all().last().map(String::as_str), Some("narrow"));
+    assert_eq!(notes.all()[before..], ["slow", "narrow"]);
     scoop.shutdown().await?;
     Ok(())
 }
