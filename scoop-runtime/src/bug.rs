@@ -114,7 +114,7 @@ pub enum Bug {
     DeleteNeeded,
     /// A hierarchy that is kept for longer than others is never looked at again.
     ForgetKept,
-    /// A run goes on as soon as one handler has committed, whatever its strategy says.
+    /// A run goes on as soon as one handler has committed, without its strategy.
     GoOnEarly,
     /// A strategy is not asked again when enough children have ended.
     AskLate,

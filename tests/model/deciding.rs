@@ -25,7 +25,7 @@ enum Fault {
     DecisionComparesNoEpoch,
     /// The others are cancelled after the decision is written.
     CancelsAfterwards,
-    /// Nobody looks for parents whose check was lost.
+    /// No sweep looks for parents whose check was lost.
     NoSweep,
 }
 
