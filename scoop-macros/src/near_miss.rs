@@ -48,6 +48,9 @@ pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
         ("#[saga]", "limit" | "max_concurrency" | "parallelism" | "workers") => {
             "`concurrency = 10` for the whole saga, or `concurrency(1, by = customer)` for each key"
         }
+        ("#[saga]", "sequential" | "exclusive" | "singleton" | "one_at_a_time") => {
+            "`serial` for the whole saga, or `serial(by = customer)` for each key"
+        }
         ("#[saga]", "throttle" | "rate_limit" | "max_rate") => {
             "`rate(\"100/s\")` for the whole saga, or `rate(\"100/s\", by = customer)` for each key"
         }

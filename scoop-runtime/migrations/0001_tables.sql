@@ -372,16 +372,19 @@ CREATE TABLE scoop.run_limit (
     -- How many runs are executed at once, null without a limit, and whether those of each key count apart.
     concurrency        int CHECK (concurrency > 0),
     concurrency_by_key boolean NOT NULL DEFAULT false,
+    serial             boolean NOT NULL DEFAULT false,  -- a run counts until its end, not only while it is executed
     -- How many runs begin within a period, null without a limit, and whether those of each key count apart.
     rate           int CHECK (rate > 0),
     rate_period_ms bigint CHECK (rate_period_ms > 0),
     rate_by_key    boolean NOT NULL DEFAULT false,
-    key_from    varchar(255),              -- what the keys come from: a field or a function of the program; null without keys
+    -- What the keys come from: a field or a function of the program; null without keys, and empty if all runs have the same key.
+    key_from    varchar(255),
     -- How many runs may wait for a worker when a program launches a message for the saga, null without a limit. Claims do not read it.
     queue       int CHECK (queue > 0),
     CHECK ((rate IS NULL) = (rate_period_ms IS NULL)),
     CHECK (num_nonnulls(concurrency, rate, queue) > 0),
     CHECK ((key_from IS NOT NULL) = (concurrency_by_key OR rate_by_key)),
+    CHECK (NOT serial OR concurrency_by_key),
     CHECK (array_ndims(handlers) = 1 AND array_lower(handlers, 1) = 1 AND array_position(handlers, NULL) IS NULL),
     -- Each process looks through the rows of all.
     CONSTRAINT names_are_few CHECK (
@@ -530,7 +533,7 @@ CREATE TABLE scoop.run (
     awaited                scoop.awaited,
     signalled_by           varchar(55),  -- while its newest SUSPENDED awaits a signal: the span that sent the one it got
     anew                   scoop.anew,
-    limit_key              varchar(255),  -- the key under which its newest claim counts, if its saga has a limit by key
+    limit_key              varchar(255),  -- the key under which its newest claim counts, or for which it is parked, if its saga has a limit by key
     parked_since           timestamptz,  -- its ready_at before it was parked: then a limit of its key was reached; or was stuck awaiting a signal
     PRIMARY KEY (root, id)
 ) WITH (
@@ -590,12 +593,20 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE context ->> ('scoop' || '.priority')  -- in two parts: programs put the name of the schema before each dot
            WHEN 'high' THEN 1 WHEN 'low' THEN -1 ELSE 0 END;
 
+-- The key under which an unfinished run was claimed the last time, if its saga has a limit by key. The planner replaces the call by its
+-- text.
+CREATE FUNCTION scoop.held_key(state scoop.run_state, limit_key varchar, parked_since timestamptz) RETURNS varchar
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE state WHEN 'ended' THEN NULL WHEN 'ready' THEN CASE WHEN parked_since IS NULL THEN limit_key END ELSE limit_key END;
+
 -- Why a run is looked for apart from the others of its queue, or rests; null for the others. A ready run whose context names no
 -- priority has the normal one. The planner replaces the call by its text.
-CREATE FUNCTION scoop.rare_kind(state scoop.run_state, tries scoop.tries, context jsonb) RETURNS text
+CREATE FUNCTION scoop.rare_kind(
+    state scoop.run_state, tries scoop.tries, context jsonb, limit_key varchar, parked_since timestamptz) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE state WHEN 'ready' THEN CASE WHEN scoop.is_suspect(tries) THEN 'suspect'
-                                         WHEN context ? ('scoop' || '.priority') THEN 'prioritized' END
+                                         WHEN context ? ('scoop' || '.priority') THEN 'prioritized'
+                                         WHEN scoop.held_key(state, limit_key, parked_since) IS NOT NULL THEN 'keyed' END
                   WHEN 'stuck' THEN 'stuck' WHEN 'failed' THEN 'failed' END;
 
 -- The priority is computed, so no statement that writes a context has to write it, too.
@@ -603,8 +614,8 @@ CREATE INDEX run_ready ON scoop.run (handler, topic, reserved_for, scoop.priorit
     WHERE state = 'ready';
 -- Few runs, unless many have a priority. A claim finds here whether it has to read more than one level of each queue, and an operator the
 -- runs that rest, by time. One index for all that is rare, since each statement that writes a run prepares the conditions of all indexes.
-CREATE INDEX run_rare ON scoop.run (scoop.rare_kind(state, tries, context), ready_at, id)
-    WHERE scoop.rare_kind(state, tries, context) IS NOT NULL OR reserved_for <> 0;
+CREATE INDEX run_rare ON scoop.run (scoop.rare_kind(state, tries, context, limit_key, parked_since), ready_at, id)
+    WHERE scoop.rare_kind(state, tries, context, limit_key, parked_since) IS NOT NULL OR reserved_for <> 0;
 CREATE INDEX run_parent ON scoop.run (root, parent) WHERE parent IS NOT NULL;
 -- Waiting runs with a deadline, and ready ones, of which those that no program claims are looked for at intervals.
 CREATE INDEX run_give_up ON scoop.run (state, giving_up, give_up_at)

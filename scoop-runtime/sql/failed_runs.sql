@@ -7,7 +7,7 @@ SELECT r.root, r.id, r.lineage, r.message_id, r.handler::text, r.topic::text, r.
        scoop.shown_failure(r.rollback_failure) AS failure, r.ready_at AS failed_at,
        ARRAY(SELECT b.run FROM scoop.failed_below(r.root, r.id, $4, $5) b ORDER BY b.place) AS failed_below
 FROM scoop.run r
-WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'failed' AND (r.ready_at, r.id)
+WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'failed' AND (r.ready_at, r.id)
         < (coalesce($1::timestamptz, 'infinity'), coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY r.ready_at DESC, r.id DESC
 LIMIT $3

@@ -21,7 +21,7 @@ limit_with_several_names AS MATERIALIZED (
     GROUP BY names.handler
 )
 SELECT h.topic, h.handler, h.since,
-       l.concurrency, l.concurrency_by_key, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
+       l.concurrency, l.concurrency_by_key, l.serial, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
 FROM listed h
 LEFT JOIN limit_with_several_names s ON s.handler = h.handler::text
 LEFT JOIN LATERAL (

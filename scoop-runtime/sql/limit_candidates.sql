@@ -16,6 +16,7 @@ WITH late AS MATERIALIZED (
 SELECT look.looked_at, look.snapshot, look.own_xid, due.root, due.id, due.topic, due.handler, due.lane, due.priority,
        -- in a range that programs can read
        CASE WHEN due.ready_at > '0001-01-01 00:00+00' THEN due.ready_at END AS ready_at, due.queue_time,
+       due.held_key, due.ends_unbegun,
        coalesce(due.bytes_before, 0) >= $6 AS is_left_out,
        CASE WHEN coalesce(due.bytes_before, 0) < $6 THEN due.payload END AS payload
 FROM (SELECT now() AS looked_at, pg_current_snapshot()::text AS snapshot, pg_current_xact_id()::text AS own_xid) look
@@ -24,13 +25,16 @@ LEFT JOIN (
            sum(pg_column_size(m.payload)) OVER (
                ORDER BY due.queue_time, due.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM (
-        SELECT r.root, r.id, r.topic, r.handler, own.lane, level.priority, r.ready_at,
+        SELECT r.root, r.id, r.topic, r.handler, own.lane, level.priority, r.ready_at, r.held_key, r.ends_unbegun,
                scoop.queue_time(r.ready_at, level.priority) AS queue_time, r.message_id
         FROM unnest($1::text[], $2::text[], $3::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
             AS own (topic, handler, lane, reached, reached_high, reached_low)
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
-            SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce((r.anew).message_id, r.message_id) AS message_id
+            SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce((r.anew).message_id, r.message_id) AS message_id,
+                   scoop.held_key(r.state, r.limit_key, r.parked_since)::text AS held_key,
+                   r.began_at IS NULL AND (r.rollback_requested OR scoop.has_to_give_up(r.giving_up, r.give_up_at, clock_timestamp()))
+                       AS ends_unbegun
             FROM scoop.run r
             WHERE r.state = 'ready' AND r.handler = own.handler AND r.topic = own.topic AND r.reserved_for = own.lane
               AND scoop.priority_of(r.context) = level.priority

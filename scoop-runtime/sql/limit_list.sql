@@ -1,7 +1,7 @@
 -- The limits of sagas that have one of these names.
 -- Locks: nothing.
 -- $1 names
-SELECT l.saga::text, l.handlers, l.concurrency, l.concurrency_by_key, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
+SELECT l.saga::text, l.handlers, l.concurrency, l.concurrency_by_key, l.serial, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
 FROM scoop.run_limit l
 WHERE l.saga IN (
     SELECT named.saga

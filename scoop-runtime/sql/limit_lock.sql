@@ -5,7 +5,7 @@
 WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $2 FOR KEY SHARE
 )
-SELECT l.saga::text, l.handlers, l.concurrency, l.concurrency_by_key, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
+SELECT l.saga::text, l.handlers, l.concurrency, l.concurrency_by_key, l.serial, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
 FROM scoop.run_limit l
 WHERE l.saga = $3 AND EXISTS (SELECT FROM own_worker)
 FOR UPDATE OF l

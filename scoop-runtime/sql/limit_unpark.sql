@@ -6,14 +6,14 @@
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 keys, $5 how many runs of each, and $6
 -- from which queue time on, null for all of it
 WITH next AS MATERIALIZED (
-    SELECT first.ctid
+    SELECT first.ctid, first.id, free.key
     FROM unnest($4::text[], $5::bigint[], $6::timestamptz[]) AS free (key, places, since)
     CROSS JOIN LATERAL (
-        SELECT r.ctid
+        SELECT r.ctid, r.id
         FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
-            SELECT r.ctid, r.parked_since FROM scoop.run r
+            SELECT r.ctid, r.id, r.parked_since FROM scoop.run r
             WHERE r.state::text = 'ready' AND r.parked_since IS NOT NULL AND r.handler = own.handler AND r.topic = own.topic
               AND r.reserved_for = own.lane AND r.limit_key = free.key
               AND scoop.priority_of(r.context) = level.priority
@@ -28,13 +28,14 @@ WITH next AS MATERIALIZED (
 ),
 unparked AS (
     UPDATE scoop.run r
-    SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
+    SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL, limit_key = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM next))
-    RETURNING r.limit_key, r.ready_at, scoop.queue_time(r.ready_at, scoop.priority_of(r.context)) AS queue_time
+    RETURNING r.id, r.ready_at, scoop.queue_time(r.ready_at, scoop.priority_of(r.context)) AS queue_time
 )
-SELECT r.limit_key::text AS key, count(*) AS runs,
+SELECT next.key, count(*) AS runs,
        -- in a range that programs can read
        greatest('0001-01-01 00:00+00', min(r.ready_at)) AS since,
        greatest('0001-01-01 00:00+00', max(r.queue_time)) AS last
 FROM unparked r
-GROUP BY r.limit_key
+JOIN next ON next.id = r.id
+GROUP BY next.key

@@ -8,5 +8,5 @@ WITH parked AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 )
 UPDATE scoop.run r
-SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL
+SET ready_at = least(r.parked_since, clock_timestamp()), parked_since = NULL, limit_key = NULL
 WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM parked))

@@ -36,7 +36,7 @@ orphaned AS MATERIALIZED (
 ),
 returned AS (
     UPDATE scoop.run r
-    SET ready_at = clock_timestamp(), parked_since = NULL
+    SET ready_at = clock_timestamp(), parked_since = NULL, limit_key = NULL
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM orphaned))
     RETURNING r.handler
 )

@@ -34,7 +34,7 @@ queue AS MATERIALIZED (
         SELECT r.ctid, level.priority, r.ready_at, min(r.ready_at) OVER queue AS since, row_number() OVER queue AS place
         FROM unnest(CASE WHEN $11::uuid[] IS NOT NULL OR EXISTS (
                                SELECT FROM scoop.run r
-                               WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'prioritized'
+                               WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'prioritized'
                                  AND r.ready_at >= least(
                                      (SELECT min(coalesce(known.reached, '-infinity'))
                                       FROM unnest($12::timestamptz[] || $13::timestamptz[]) AS known (reached)),

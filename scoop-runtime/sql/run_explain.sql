@@ -1,7 +1,7 @@
 -- What is known of an unfinished run, its place in its queue, the limit and the pauses that cover it, and the number of its
 -- unfinished children? Counts end at $3.
 -- Locks: nothing.
--- $1 root, $2 id, $3 the maximum of a count, $4 the maximum of the runs in execution that count for its limit
+-- $1 root, $2 id, $3 the maximum of a count, $4 the maximum of the runs that count for its limit
 SELECT {unfinished_shown},
        u.giving_up, (u.suspended).wait,
        CASE WHEN u.giving_up AND u.rollback_since IS NULL THEN (
@@ -57,16 +57,22 @@ SELECT {unfinished_shown},
                LIMIT $3) q
        ) ELSE 0 END AS queued,
        scoop.pauses_of(u.handler, u.topic) AS pauses,
-       l.concurrency, l.concurrency_by_key, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, u.limit_key::text,
+       l.concurrency, l.concurrency_by_key, l.serial, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, u.limit_key::text,
        (SELECT w.opens_at FROM scoop.rate_window w
         WHERE w.saga = l.saga AND w.key = CASE WHEN l.rate_by_key THEN u.limit_key ELSE '' END
           AND w.opens_at > clock_timestamp()) AS opens_at,
+       -- the phase of each behind its id
        ARRAY(
-           SELECT h.id FROM (
-               SELECT h.id FROM scoop.run h
-               WHERE h.state = 'running' AND h.handler = ANY (l.handlers) AND l.concurrency IS NOT NULL
-                 AND h.id >= '00000000-0000-0000-0000-000000000000'
+           SELECT h.id || ' ' || h.phase FROM (
+               SELECT h.id, scoop.phase(h) AS phase FROM scoop.run h
+               WHERE h.state = ANY (CASE WHEN l.serial THEN '{running,waiting,stuck,failed}' ELSE '{running}' END::scoop.run_state[])
+                 AND h.handler = ANY (l.handlers) AND l.concurrency IS NOT NULL AND h.id >= '00000000-0000-0000-0000-000000000000'
                  AND (NOT l.concurrency_by_key OR h.limit_key = u.limit_key)
+               UNION ALL
+               SELECT h.id, scoop.phase(h) FROM scoop.run h
+               WHERE l.serial AND h.handler::text = ANY (l.handlers)
+                 AND scoop.rare_kind(h.state, h.tries, h.context, h.limit_key, h.parked_since) IN ('suspect', 'prioritized', 'keyed')
+                 AND scoop.held_key(h.state, h.limit_key, h.parked_since) = u.limit_key
                LIMIT $4) h
            ORDER BY h.id
        ) AS holders,

@@ -43,7 +43,7 @@ first_run AS MATERIALIZED (
 suspect AS MATERIALIZED (
     SELECT r.root, r.id, r.topic, r.handler, r.reserved_for, r.ready_at
     FROM scoop.run r
-    WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'suspect' AND $5
+    WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'suspect' AND $5
       AND (r.handler::text, r.topic::text, r.reserved_for) IN (SELECT handler, topic, lane FROM near_queue)
     ORDER BY r.ready_at
     LIMIT 1

@@ -8,7 +8,7 @@ SELECT * FROM (
             r.giving_up, r.ready_at AS stuck_since, r.id, coalesce((r.tries).doubts, 0) AS doubts,
             scoop.can_give_up(r.giving_up, r.rollback_since) AS can_give_up, scoop.phase(r) AS phase
      FROM scoop.run r
-     WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'stuck'
+     WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'stuck'
        AND ($1::timestamptz IS NULL OR (r.ready_at, r.id) > ($1, $2))
      ORDER BY r.ready_at, r.id
      LIMIT $3)
@@ -19,7 +19,7 @@ SELECT * FROM (
     -- levels besides the normal one only if any due run has a priority
     CROSS JOIN unnest(CASE WHEN EXISTS (
                               SELECT FROM scoop.run r
-                              WHERE scoop.rare_kind(r.state, r.tries, r.context) IN ('prioritized', 'suspect')
+                              WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) IN ('prioritized', 'suspect')
                                 AND r.ready_at <= (SELECT clock_timestamp()))
                            THEN '{1,0,-1}'::int[] ELSE '{0}' END) AS level (priority)
     CROSS JOIN LATERAL (

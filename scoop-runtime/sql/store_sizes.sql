@@ -8,11 +8,11 @@
 SELECT greatest(pg_stat_get_live_tuples('scoop.run'::regclass) - 3000, 0) AS unfinished_runs,  -- without the ballast
        (SELECT count(*) FROM (
            SELECT FROM scoop.run r
-           WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'stuck' LIMIT 1000
+           WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'stuck' LIMIT 1000
        ) few) AS stuck_runs,
        (SELECT count(*) FROM (
            SELECT FROM scoop.run r
-           WHERE scoop.rare_kind(r.state, r.tries, r.context) = 'failed' LIMIT 1000
+           WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'failed' LIMIT 1000
        ) few) AS failed_runs,
        (SELECT count(*) FROM (
            SELECT FROM scoop.kept_hierarchy k WHERE (k.failures > 0) IS TRUE LIMIT 1000

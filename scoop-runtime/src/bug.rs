@@ -104,6 +104,8 @@ pub enum Bug {
     ExceedRates,
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
+    /// A run that waits leaves its turn to the next one, although runs of its saga are serial.
+    YieldTurn,
     /// Runs are claimed in the order in which they became ready, without regard to their priority.
     IgnorePriority,
     /// The places that other programs hold in a queue are not counted.
@@ -153,7 +155,7 @@ pub enum Feature {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 58] = [
+    pub const ALL: [Bug; 59] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -202,6 +204,7 @@ impl Bug {
         Bug::ExceedLimits,
         Bug::ExceedRates,
         Bug::ForgetParked,
+        Bug::YieldTurn,
         Bug::IgnorePriority,
         Bug::ForgetLeases,
         Bug::DeleteAwaiting,
@@ -226,9 +229,11 @@ impl Bug {
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
             Self::ClaimPaused => Some(Feature::Pauses),
-            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked | Self::ForgetLeases => {
-                Some(Feature::Limits)
-            }
+            Self::ExceedLimits
+            | Self::ExceedRates
+            | Self::ForgetParked
+            | Self::YieldTurn
+            | Self::ForgetLeases => Some(Feature::Limits),
             Self::IgnorePriority => Some(Feature::Priorities),
             Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
             Self::GoOnEarly | Self::AskLate | Self::ForgetOthers | Self::ForgetLeft | Self::ForgetGaveUp => {

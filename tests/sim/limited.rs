@@ -2,7 +2,7 @@
 //! processes fail, die and are replaced.
 //!
 //! Here is checked that at no time more runs are in execution than the limit admits, that no more begin within a period than the
-//! rate admits, that no more wait for their first claim than the limit of the queue admits, and that each comes to its end.
+//! rate admits, that a serial run begins only after the end of the one before, that no more wait for their first claim than the limit of the queue admits, and that each comes to its end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -193,6 +193,37 @@ impl Copies {
     }
 }
 
+/// One after the other, each with its children and its rollback.
+#[derive(Default)]
+struct Ledgers;
+
+#[saga(name = "limited-ledgers", serial)]
+#[subscribes(Parcel)]
+impl Ledgers {
+    #[step(rollback = undo)]
+    async fn book(&self, scope: &mut Scope<'_>, parcel: &Parcel) -> Result<()> {
+        work(parcel.takes).await;
+        scope.launch(Notice { takes: parcel.takes }).await?;
+        Ok(())
+    }
+
+    #[step]
+    async fn rest(&self, scope: &mut Scope<'_>, parcel: &Parcel) -> Result<()> {
+        scope.sleep(Duration::from_millis(parcel.takes.into())).await?;
+        Ok(())
+    }
+
+    #[step]
+    async fn close(&self, _: &mut Scope<'_>, parcel: &Parcel) -> Result<()> {
+        if parcel.fails { Err(Error::msg(crate::act::PLANNED)) } else { Ok(()) }
+    }
+
+    async fn undo(&self, _: &mut Scope<'_>, parcel: &Parcel, _: &Failure) -> Result<()> {
+        work(parcel.takes).await;
+        Ok(())
+    }
+}
+
 #[derive(Default)]
 struct Tasks;
 
@@ -208,7 +239,7 @@ impl Tasks {
 
 fn program(builder: Builder) -> Builder {
     let builder = builder.only::<Orders>().only::<Parcels>().only::<Letters>().only::<Notices>();
-    builder.only::<Copies>().only::<Tasks>()
+    builder.only::<Copies>().only::<Ledgers>().only::<Tasks>()
 }
 
 struct World {
@@ -253,6 +284,7 @@ impl World {
             }
         }
         wrong.extend(self.bursts());
+        wrong.extend(self.overlaps());
         wrong.extend(self.crew.violations());
         wrong.extend(audited(
             &small_log(&self.crew.database),
@@ -262,6 +294,7 @@ impl World {
                 Letters::DEFINITION,
                 Notices::DEFINITION,
                 Copies::DEFINITION,
+                Ledgers::DEFINITION,
                 Tasks::DEFINITION,
             ],
         ));
@@ -282,11 +315,15 @@ impl World {
         let excess = LIMITS.iter().filter(|(saga, limit)| running(saga) > *limit);
         let excess =
             excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga)));
+        // One without a key only ends.
+        let in_turn = |run: &&WorkingRun| run.handler == "limited-ledgers" && run.limit_key.is_some();
+        let in_turn = runs.iter().filter(in_turn).count();
+        let turns = (in_turn > 1).then(|| format!("serial: {in_turn} runs of limited-ledgers are executed"));
         // Runs of dead processes return to the queue: they have been claimed.
         let is_new = |run: &&WorkingRun| run.handler == "limited-tasks" && run.epoch == 0;
         let new = runs.iter().filter(is_new).count();
         let long = (new > QUEUE).then(|| format!("queue: {new} runs of limited-tasks wait, not {QUEUE}"));
-        excess.chain(crowded).chain(long).collect()
+        excess.chain(crowded).chain(turns).chain(long).collect()
     }
 
     /// The sagas of which more runs began within a period than may.
@@ -303,6 +340,29 @@ impl World {
             Some(format!("rate: {} runs of {saga} began within {apart:?}", most + 1))
         };
         RATES.iter().filter_map(burst).collect()
+    }
+
+    /// The turns of serial runs that have begun before the end of another one. A turn begins with what a run records first after its
+    /// claim: one that has to give up by then does nothing. A run that is undone after its commit has a further turn.
+    fn overlaps(&self) -> Vec<String> {
+        let (mut turn, mut begun, mut wrong) = (None, BTreeSet::new(), vec![]);
+        let events = self.crew.database.event_log();
+        for event in events.iter().filter(|it| it.handler.as_deref() == Some("limited-ledgers")) {
+            let run = event.lineage.id();
+            match event.kind {
+                EventKind::Emitted | EventKind::Suspended => drop(begun.insert(run)),
+                EventKind::RollingBack if begun.contains(&run) => {}
+                EventKind::Committed | EventKind::RolledBack => {
+                    turn = turn.filter(|it| *it != run);
+                    continue;
+                }
+                _ => continue,
+            }
+            if let Some(other) = turn.replace(run).filter(|other| *other != run) {
+                wrong.push(format!("serial: {run} has its turn before the end of {other}"));
+            }
+        }
+        wrong
     }
 
     /// Several launches at once, to a queue with a limit.

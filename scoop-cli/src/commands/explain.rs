@@ -44,6 +44,13 @@ struct ExplanationRecord<'a> {
     read_at: String,
 }
 
+/// A run that counts for a limit.
+#[derive(Serialize)]
+struct HolderRecord {
+    run: RunId,
+    state: &'static str,
+}
+
 /// What a run waits for.
 #[derive(Serialize)]
 #[serde(tag = "for", rename_all = "lowercase")]
@@ -83,9 +90,10 @@ enum WaitRecord<'a> {
     },
     Limit {
         concurrency: u32,
+        serial: bool,
         key_from: Option<&'a str>,
         key: Option<&'a str>,
-        holders: Vec<String>,
+        holders: Vec<HolderRecord>,
         ahead: usize,
         queued: usize,
     },
@@ -175,11 +183,15 @@ impl<'a> From<&'a WaitReason> for WaitRecord<'a> {
                 failed_below: failed_below.iter().map(Into::into).collect(),
                 more_below: *has_more_below,
             },
-            WaitReason::Limit { concurrency, key, holders, ahead, queued } => Self::Limit {
+            WaitReason::Limit { concurrency, serial, key, holders, ahead, queued } => Self::Limit {
                 concurrency: *concurrency,
+                serial: *serial,
                 key_from: key.as_ref().map(|key| &*key.from),
                 key: key.as_ref().map(|key| &*key.key),
-                holders: holders.iter().map(ToString::to_string).collect(),
+                holders: holders
+                    .iter()
+                    .map(|(run, phase)| HolderRecord { run: *run, state: phase.name() })
+                    .collect(),
                 ahead: *ahead,
                 queued: *queued,
             },
@@ -323,8 +335,15 @@ mod tests {
                 r#"{"for":"operator","why":"it is stuck","failed_below":[],"more_below":false}"#,
             ),
             (
-                WaitReason::Limit { concurrency: 2, key: key(), holders: vec![], ahead: 0, queued: 1 },
-                r#"{"for":"limit","concurrency":2,"key_from":"customer","key":"7","holders":[],"ahead":0,"queued":1}"#,
+                WaitReason::Limit {
+                    concurrency: 2,
+                    serial: false,
+                    key: key(),
+                    holders: vec![(Uuid::nil().into(), RunPhase::Running)],
+                    ahead: 0,
+                    queued: 1,
+                },
+                r#"{"for":"limit","concurrency":2,"serial":false,"key_from":"customer","key":"7","holders":[{"run":"00000000-0000-0000-0000-000000000000","state":"running"}],"ahead":0,"queued":1}"#,
             ),
             (
                 WaitReason::Rate {

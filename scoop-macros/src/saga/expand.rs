@@ -141,6 +141,10 @@ fn constant(limits: &Limits) -> Option<TokenStream> {
         None => quote!(.concurrency(#most)),
         Some(by) => quote!(.concurrency_by(#most, #by)),
     });
+    let serial = limits.serial.as_ref().map(|by| match by.as_ref().map(name) {
+        None => quote!(.serial()),
+        Some(by) => quote!(.serial_by(#by)),
+    });
     let rate = limits.rate.as_ref().map(|Limit { most: Rate { most, period_ms }, by }| {
         match by.as_ref().map(name) {
             None => quote!(.rate(#most, #period_ms)),
@@ -148,9 +152,10 @@ fn constant(limits: &Limits) -> Option<TokenStream> {
         }
     });
     let queue = limits.queue.map(|most| quote!(.queue(#most)));
-    (concurrency.is_some() || rate.is_some() || queue.is_some()).then(|| {
+    let all: TokenStream = [concurrency, serial, rate, queue].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| {
         quote! {
-            const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE #concurrency #rate #queue;
+            const LIMITS: ::scoop::__private::Limits = ::scoop::__private::Limits::NONE #all;
         }
     })
 }

@@ -1,4 +1,4 @@
-//! The limits of a saga: `concurrency`, `rate` and `queue`.
+//! The limits of a saga: `concurrency`, `serial`, `rate` and `queue`.
 
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ const NONE_BEGINS: &str = "no run would ever begin; write 1 or more, or pause th
 pub(super) struct Limits {
     /// How many runs are executed at once.
     pub(super) concurrency: Option<Limit<u32>>,
+    /// Runs are executed one after the other, each until its end; with or without a key.
+    pub(super) serial: Option<Option<Key>>,
     /// How many runs begin within a period.
     pub(super) rate: Option<Limit<Rate>>,
     /// How many runs may wait for a worker when a message is launched.
@@ -58,7 +60,8 @@ impl Limits {
     /// The key of those that are by key.
     pub(super) fn by(&self) -> Option<&Key> {
         let concurrency = self.concurrency.as_ref().and_then(|limit| limit.by.as_ref());
-        concurrency.or_else(|| self.rate.as_ref()?.by.as_ref())
+        let serial = self.serial.as_ref().and_then(Option::as_ref);
+        concurrency.or(serial).or_else(|| self.rate.as_ref()?.by.as_ref())
     }
 }
 
@@ -68,7 +71,11 @@ pub(super) fn read(settings: &Settings, block: &Block, errors: &mut Errors) -> L
         true => concurrency_by_key(settings, block, errors),
         false => concurrency(settings, errors).map(|most| Limit { most, by: None }),
     };
+    let serial = serial(settings, block, errors);
     let rate = rate(settings, block, errors);
+    if serial.is_some() {
+        refuse_beside_serial(settings, rate.as_ref(), errors);
+    }
     let keys =
         [concurrency.as_ref().and_then(|it| it.by.as_ref()), rate.as_ref().and_then(|it| it.by.as_ref())];
     if let [Some(first), Some(second)] = keys.map(|key| key.map(Key::name))
@@ -76,7 +83,7 @@ pub(super) fn read(settings: &Settings, block: &Block, errors: &mut Errors) -> L
     {
         errors.at(second, format!("the limits of a saga have one key; write `by = {first}` here, too"));
     }
-    Limits { concurrency, rate, queue: queue(settings, errors) }
+    Limits { concurrency, serial, rate, queue: queue(settings, errors) }
 }
 
 /// `concurrency = 10`.
@@ -105,6 +112,32 @@ fn concurrency_by_key(settings: &Settings, block: &Block, errors: &mut Errors) -
     }
     let by = key(&settings_of_key, block, errors)?;
     Some(Limit { most: most?, by: Some(by) })
+}
+
+/// `serial`, `serial(by = customer)`.
+fn serial(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Option<Key>> {
+    if !settings.is_nested("serial") {
+        return settings.flag("serial", errors).then_some(None);
+    }
+    let tokens = settings.tokens("serial", "serial(by = customer)", errors)?;
+    let settings_of_key = Settings::read("serial", &["by"], tokens, errors);
+    if settings_of_key.key("by").is_none() {
+        let message =
+            "write `serial` for all runs of the saga, or `serial(by = customer)` for those of each key";
+        errors.at(settings.key("serial")?, message);
+        return None;
+    }
+    Some(Some(key(&settings_of_key, block, errors)?))
+}
+
+/// Refuses limits that say the same as `serial`, or could have a run wait that has begun.
+fn refuse_beside_serial(settings: &Settings, rate: Option<&Limit<Rate>>, errors: &mut Errors) {
+    if let Some(key) = settings.key("concurrency") {
+        errors.at(key, "`serial` has one run at a time, until its end; remove one of the two");
+    }
+    if let (Some(key), Some(Limit { by: Some(_), .. })) = (settings.key("rate"), rate) {
+        errors.at(key, "beside `serial` a rate is one of the saga; remove `by` here");
+    }
 }
 
 /// `rate("100/s")`, `rate("100/s", by = customer)`.

@@ -23,8 +23,20 @@ use crate::names::did_you_mean;
 use crate::settings::Settings;
 
 /// The settings of `#[saga]`: its names, its limits, the strategy of its launches, and its schedule.
-pub(super) const KEYS: [&str; 11] =
-    ["name", "was", "concurrency", "rate", "queue", "wait", "every", "cron", "zone", "missed", "overlap"];
+pub(super) const KEYS: [&str; 12] = [
+    "name",
+    "was",
+    "concurrency",
+    "serial",
+    "rate",
+    "queue",
+    "wait",
+    "every",
+    "cron",
+    "zone",
+    "missed",
+    "overlap",
+];
 
 /// The prefix of the topic of a saga's own ticks. The name of the saga follows.
 const TOPIC_PREFIX: &str = "ticks.";

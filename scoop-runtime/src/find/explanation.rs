@@ -11,7 +11,7 @@ use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
 pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
-use super::run::{FailureSummary, RunSummary, WaitKind};
+use super::run::{FailureSummary, RunPhase, RunSummary, WaitKind};
 use crate::{HierarchyId, Named, Pause, RunId, RunRequest};
 
 /// The maximum value of a count: it stands for so many or more.
@@ -108,10 +108,12 @@ pub enum WaitReason {
     Limit {
         /// How many runs are executed at once: of the saga, or of each key.
         concurrency: u32,
+        /// Whether a run counts until its end, and not only while it is executed.
+        serial: bool,
         /// Its key, if the limit is by key.
         key: Option<LimitKey>,
-        /// The runs in execution that count with it, by their ids; ten at most.
-        holders: Vec<RunId>,
+        /// The runs that count for it, by their ids, each with its state; ten at most.
+        holders: Vec<(RunId, RunPhase)>,
         /// The runs that are ahead of it, of its saga and topic, or of its key; 1,000 stands for that or more.
         ahead: usize,
         /// The runs that wait, of its saga and topic, or of its key, with itself; 1,000 stands for that or more.

@@ -4,18 +4,20 @@ use std::fmt;
 
 use scoop_core::Escaped;
 
-/// The limits of a saga: `#[saga(concurrency = .., rate(..), queue = ..)]`. The
+/// The limits of a saga: `#[saga(concurrency = .., serial, rate(..), queue = ..)]`. The
 /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// How many runs all processes together execute at once.
     pub concurrency: Option<Limit<u32>>,
+    /// Whether a run counts for the concurrency until its end, and not only while it is executed.
+    pub serial: bool,
     /// How many runs all processes together begin within a period.
     pub rate: Option<Limit<Rate>>,
     /// How many runs may wait for a worker when a message is launched from outside.
     pub queue: Option<u32>,
-    /// The field or function from which the key of a message comes, if a limit is by key.
+    /// The field or function from which the key of a message comes, if a limit is by key. Empty if all messages have the same key.
     pub by: Option<&'static str>,
 }
 
@@ -46,6 +48,8 @@ pub struct Rate {
 pub struct HandlerLimits {
     /// How many runs all processes together execute at once.
     pub concurrency: Option<Limit<u32>>,
+    /// Whether a run counts for the concurrency until its end, and not only while it is executed.
+    pub serial: bool,
     /// How many runs all processes together begin within a period.
     pub rate: Option<Limit<Rate>>,
     /// How many runs may wait for a worker when a message is launched from outside.
@@ -63,11 +67,14 @@ impl HandlerLimits {
 
 impl fmt::Display for HandlerLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { concurrency, rate, queue, by } = self;
+        let Self { concurrency, serial, rate, queue, by } = self;
+        let has_key = by.is_some();
         let by = Escaped(by.as_deref().unwrap_or_default());
-        let concurrency = concurrency.map(|Limit { most, is_by_key }| match is_by_key {
-            true => format!("concurrency({most}, by = {by})"),
-            false => format!("concurrency = {most}"),
+        let concurrency = concurrency.map(|Limit { most, is_by_key }| match (serial, is_by_key) {
+            (true, _) if has_key => format!("serial(by = {by})"),
+            (true, _) => "serial".to_owned(),
+            (false, true) => format!("concurrency({most}, by = {by})"),
+            (false, false) => format!("concurrency = {most}"),
         });
         let rate = rate.map(|Limit { most, is_by_key }| match is_by_key {
             true => format!("rate(\"{most}\", by = {by})"),
@@ -95,7 +102,7 @@ impl fmt::Display for Rate {
 
 impl Limits {
     /// No limits.
-    pub const NONE: Self = Self { concurrency: None, rate: None, queue: None, by: None };
+    pub const NONE: Self = Self { concurrency: None, serial: false, rate: None, queue: None, by: None };
 
     /// At most so many runs at once.
     #[must_use]
@@ -107,6 +114,18 @@ impl Limits {
     #[must_use]
     pub const fn concurrency_by(self, most: u32, by: &'static str) -> Self {
         Self { concurrency: Some(Limit { most, is_by_key: true }), by: Some(by), ..self }
+    }
+
+    /// One run at a time, from its beginning to its end.
+    #[must_use]
+    pub const fn serial(self) -> Self {
+        self.serial_by("")
+    }
+
+    /// One run of each key at a time, which comes from this field or function, from its beginning to its end.
+    #[must_use]
+    pub const fn serial_by(self, by: &'static str) -> Self {
+        Self { serial: true, ..self.concurrency_by(1, by) }
     }
 
     /// At most so many runs wait for a worker, or a message is not launched from outside.
@@ -140,12 +159,16 @@ mod tests {
         assert_eq!(shown(none.clone()), "");
         assert!(none.is_none());
         let concurrency = Some(Limit { most: 10, is_by_key: false });
-        let all = HandlerLimits { concurrency, rate: rate(100, 1_000, false), queue: Some(5), by: None };
+        let all =
+            HandlerLimits { concurrency, rate: rate(100, 1_000, false), queue: Some(5), ..none.clone() };
         assert_eq!(shown(all.clone()), "concurrency = 10, rate(\"100/s\"), queue = 5");
         assert!(!all.is_none());
         let concurrency = Some(Limit { most: 1, is_by_key: true });
-        let by_key = HandlerLimits { concurrency, rate: rate(5, 600_000, true), queue: None, by };
-        assert_eq!(shown(by_key), "concurrency(1, by = customer), rate(\"5/10m\", by = customer)");
+        let by_key = HandlerLimits { concurrency, rate: rate(5, 600_000, true), by, ..none.clone() };
+        assert_eq!(shown(by_key.clone()), "concurrency(1, by = customer), rate(\"5/10m\", by = customer)");
+        let serial = HandlerLimits { serial: true, rate: None, ..by_key };
+        assert_eq!(shown(serial.clone()), "serial(by = customer)");
+        assert_eq!(shown(HandlerLimits { by: None, ..serial }), "serial");
         assert_eq!(shown(HandlerLimits { rate: rate(1, 250, false), ..none }), "rate(\"1/250ms\")");
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct LimitedSaga {
     pub(crate) saga: String,
     /// In a [`Topology`](super::Topology) those of the program that reads it.
     pub(crate) handlers: Vec<String>,
-    /// The field or function of the program that decides, from which the keys come. None if all runs count together.
+    /// The field or function of the program that decides, from which the keys come; empty if all have the same key. None without keys.
     pub(crate) key_from: Option<String>,
 }
 
@@ -41,6 +41,8 @@ pub(crate) struct RecordedLimit {
     pub(crate) of: LimitedSaga,
     /// How many runs are executed at once.
     pub(crate) concurrency: Option<Limit<u32>>,
+    /// Whether a run counts for that until its end.
+    pub(crate) serial: bool,
     /// How many runs begin within a period.
     pub(crate) rate: Option<Limit<Rate>>,
     /// How many runs may wait for a worker when a message is launched.
@@ -96,6 +98,10 @@ pub(crate) struct Candidate {
     pub(crate) topic: String,
     pub(crate) handler: String,
     pub(crate) payload: Value,
+    /// The key under which it was claimed the last time, if it is not parked.
+    pub(crate) held_key: Option<String>,
+    /// Whether it has never begun, and will not: nothing of it is executed.
+    pub(crate) ends_unbegun: bool,
 }
 
 /// The result of a claim under a limit.
@@ -118,7 +124,7 @@ pub(crate) struct LimitedClaim {
 /// What counts for the limits of a saga, read under their lock. The empty key stands for the saga where a limit is not by key.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
-    /// The number of runs in execution, by key.
+    /// The number of runs that count for the concurrency, by key.
     pub(crate) running: BTreeMap<String, i64>,
     /// The time in microseconds since 1970.
     pub(crate) now: i64,
@@ -192,6 +198,16 @@ impl RecordedLimit {
         self.concurrency_by_key().is_some() || self.rate_by_key().is_some()
     }
 
+    /// Whether a run needs no place: where runs are serial, it has the place of its key, or is never executed.
+    fn lets_pass(&self, run: &Candidate, key: &str) -> bool {
+        self.serial && (run.ends_unbegun || run.held_key.as_deref() == Some(key))
+    }
+
+    /// The key under which a run counts from its claim on.
+    pub(crate) fn counted_key(&self, run: &Candidate, key: &str) -> Option<String> {
+        (!(self.serial && run.ends_unbegun)).then(|| key.to_owned())
+    }
+
     /// The number of runs of each key that are executed at once.
     pub(crate) fn concurrency_by_key(&self) -> Option<u32> {
         self.concurrency.filter(|limit| limit.is_by_key).map(|limit| limit.most)
@@ -216,8 +232,9 @@ impl RecordedLimit {
 #[cfg(feature = "in-memory")]
 impl From<&RecordedLimit> for HandlerLimits {
     fn from(limit: &RecordedLimit) -> Self {
-        let RecordedLimit { of, concurrency, rate, queue } = limit;
-        Self { concurrency: *concurrency, rate: *rate, queue: *queue, by: of.key_from.clone() }
+        let RecordedLimit { of, concurrency, serial, rate, queue } = limit;
+        let by = of.key_from.clone().filter(|by| !by.is_empty());
+        Self { concurrency: *concurrency, serial: *serial, rate: *rate, queue: *queue, by }
     }
 }
 
@@ -353,7 +370,9 @@ impl Admitted {
                 break;
             }
             let room = rooms.entry(key.clone()).or_insert_with(|| usage.room_of_key(limit, &key));
-            if room.concurrency > 0 && room.rate > 0 {
+            if limit.lets_pass(&candidate, &key) {
+                admitted.runs.push((candidate, key));
+            } else if room.concurrency > 0 && room.rate > 0 {
                 (room.concurrency, room.rate) = (room.concurrency - 1, room.rate - 1);
                 admitted.runs.push((candidate, key));
             } else {
@@ -400,7 +419,7 @@ impl SagaLimit {
 
     /// The limits to record under these names, if it has any.
     fn to_record(&self, handlers: Vec<String>) -> Option<RecordedLimit> {
-        let Limits { concurrency, rate, by, queue } = self.limits;
+        let Limits { concurrency, serial, rate, by, queue } = self.limits;
         if concurrency.is_none() && rate.is_none() && queue.is_none() {
             return None;
         }
@@ -414,7 +433,7 @@ impl SagaLimit {
         });
         let key_from = by.map(str::to_owned);
         let of = LimitedSaga { saga: self.saga.clone(), handlers, key_from };
-        Some(RecordedLimit { of, concurrency, rate, queue })
+        Some(RecordedLimit { of, concurrency, serial, rate, queue })
     }
 
     /// The name of the saga in these recorded limits of it whose begun runs count for the rate to record: its keys are the same.
@@ -672,7 +691,8 @@ mod tests {
 
     fn candidate(id: u128) -> Candidate {
         let id = Uuid::from_u128(id);
-        Candidate { root: id, id, topic: "t".into(), handler: "h".into(), payload: Value::Null }
+        let (topic, handler) = ("t".into(), "h".into());
+        Candidate { root: id, id, topic, handler, payload: Value::Null, held_key: None, ends_unbegun: false }
     }
 
     fn candidates<const N: usize>(keys: [&str; N]) -> Vec<(Candidate, String)> {
@@ -705,6 +725,19 @@ mod tests {
         };
         assert_eq!(divide(10), (vec![1, 3, 5], vec![2, 4, 6]));
         assert_eq!(divide(2), (vec![1, 3], vec![2]), "those behind stay in their queue");
+    }
+
+    #[test]
+    fn serial_run_that_has_its_turn_or_never_begins_needs_no_place() {
+        let (limit, usage) = (limits(Limits::NONE.serial_by("k")), usage([("a", 1, 0), ("b", 1, 0)]));
+        let mut candidates = candidates(["a", "a", "a", "b", "c", "c"]);
+        candidates[1].0.held_key = Some("a".into());
+        candidates[2].0.ends_unbegun = true;
+        candidates[3].0.held_key = Some("its former key".into());
+        let admitted = Admitted::divide(candidates, &usage, &limit, 10);
+        assert_eq!((ids(&admitted.runs), ids(&admitted.over)), (vec![2, 3, 5], vec![1, 4, 6]));
+        let counted = admitted.runs.iter().map(|(run, key)| limit.counted_key(run, key)).collect::<Vec<_>>();
+        assert_eq!(counted, [Some("a".into()), None, Some("c".into())], "what never begins takes no turn");
     }
 
     #[test]

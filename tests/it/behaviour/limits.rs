@@ -79,9 +79,10 @@ async fn runs_beyond_the_limit_wait_for_an_end_and_say_so() -> Result<()> {
     let run = &last.runs[0];
     let mut holders = vec![];
     for parcel in &all[..2] {
-        holders.push(scoop.explain(parcel.id()).await?.runs[0].run.run);
+        let run = &scoop.explain(parcel.id()).await?.runs[0].run;
+        holders.push((run.run, run.phase));
     }
-    let reason = WaitReason::Limit { concurrency: 2, key: None, holders, ahead: 1, queued: 2 };
+    let reason = WaitReason::Limit { concurrency: 2, serial: false, key: None, holders, ahead: 1, queued: 2 };
     assert_eq!(run.reason, reason, "{last}");
     let text = run.to_string();
     assert!(text.contains("waits for the limit of `limited-parcels`"), "{text}");

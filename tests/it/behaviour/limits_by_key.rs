@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use scoop::{LimitKey, WaitKind, WaitReason};
+use scoop::{LimitKey, RunPhase, WaitKind, WaitReason};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};
@@ -113,8 +113,9 @@ async fn runs_of_a_key_begin_one_after_the_other_and_say_what_they_wait_for() ->
     let last = scoop.explain(all[2].id()).await?;
     let reason = WaitReason::Limit {
         concurrency: 1,
+        serial: false,
         key: Some(LimitKey::new("customer", "7")),
-        holders: vec![holder],
+        holders: vec![(holder, RunPhase::Running)],
         ahead: 1,
         queued: 2,
     };

@@ -75,6 +75,7 @@ mod limits_queue_processes;
 mod limits_rate;
 mod limits_rate_rows;
 mod limits_renamed;
+mod limits_serial;
 mod local_start;
 mod long_loops;
 mod long_loops_reads;

@@ -5,13 +5,12 @@ use std::time::{Duration, SystemTime};
 use scoop_core::wait::MessageWait;
 use scoop_core::{Priority, SignalKey};
 use time::OffsetDateTime;
-use uuid::Uuid;
 
 use super::{Delay, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo};
-use crate::Pause;
 use crate::find::{RunPhase, RunSummary, WaitKind};
 use crate::saga::limits::{Limit, Rate};
 use crate::util::format::system_time;
+use crate::{Pause, RunId};
 
 /// The maximum number of runs in [`WaitReason::Children`].
 pub(crate) const BLOCKING_MAX: usize = 10;
@@ -57,11 +56,12 @@ pub(crate) struct RunFacts {
 #[derive(Debug)]
 pub(crate) struct LimitFacts {
     pub(crate) concurrency: Option<Limit<u32>>,
+    pub(crate) serial: bool,
     pub(crate) rate: Option<Limit<Rate>>,
     /// Its key, if a limit is by key.
     pub(crate) key: Option<LimitKey>,
-    /// The runs in execution that count with it.
-    pub(crate) holders: Vec<Uuid>,
+    /// The runs that count with it.
+    pub(crate) holders: Vec<(RunId, RunPhase)>,
     /// The time from which the rate admits a further run, if it admits none now.
     pub(crate) opens_at: Option<OffsetDateTime>,
 }
@@ -69,7 +69,7 @@ pub(crate) struct LimitFacts {
 impl LimitFacts {
     /// The rate if it admits no run now, or is the only limit; else the concurrency.
     fn reason(self, (ahead, queued): (usize, usize)) -> Option<WaitReason> {
-        let Self { concurrency, rate, key, mut holders, opens_at } = self;
+        let Self { concurrency, serial, rate, key, mut holders, opens_at } = self;
         let key_of = |is_by_key: bool| key.clone().filter(|_| is_by_key);
         let Some(concurrency) = concurrency.filter(|_| opens_at.is_none()) else {
             return rate.map(|Limit { most: Rate { runs, period_ms }, is_by_key }| WaitReason::Rate {
@@ -84,8 +84,9 @@ impl LimitFacts {
         holders.truncate(BLOCKING_MAX);
         Some(WaitReason::Limit {
             concurrency: concurrency.most,
+            serial,
             key: key_of(concurrency.is_by_key),
-            holders: holders.into_iter().map(Into::into).collect(),
+            holders,
             ahead,
             queued,
         })

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use scoop_core::{Escaped, Priority};
 
 use super::{COUNT_MAX, Delay, Explanation, FailedBelow, LimitKey, RunExplanation, WaitReason, WorkerInfo};
-use crate::Pause;
 use crate::find::{RunPhase, RunRequest, RunSummary, WaitKind};
 use crate::util::format::{ahead, humane, strategy, utc};
+use crate::{Pause, RunId};
 
 impl RunExplanation {
     /// What would end the wait, in a sentence or two.
@@ -236,18 +236,20 @@ impl RunExplanation {
                 let alone = ". It may have crashed its previous workers, and each worker executes one such run at a time";
                 f.write_str(if *is_suspect { alone } else { "" })
             }
-            WaitReason::Limit { concurrency, key, holders, ahead, queued } => {
+            WaitReason::Limit { concurrency, serial, key, holders, ahead, queued } => {
                 let handler = Escaped(&self.run.handler);
                 write!(f, "waits for the limit of `{handler}`")?;
                 write_key(f, key.as_ref())?;
                 let most = Count(*concurrency as usize, "run", "runs");
-                write!(f, ", for {long}: at most {most} at a time, ")?;
+                let until = if *serial { "until its end" } else { "at a time" };
+                write!(f, ", for {long}: at most {most} {until}, ")?;
                 let before = Count(*ahead, "run is", "runs are");
                 write!(f, "and {before} ahead of it in its queue of {}", OrMore(*queued))?;
-                let holders: Vec<_> = holders.iter().map(ToString::to_string).collect();
-                match holders.len() {
-                    0 => Ok(()),
-                    _ => write!(f, ". In execution: {}", holders.join(", ")),
+                let list: Vec<_> = holders.iter().map(|(run, _)| run.to_string()).collect();
+                match (serial, &holders[..]) {
+                    (_, []) => Ok(()),
+                    (false, _) => write!(f, ". In execution: {}", list.join(", ")),
+                    (true, _) => write_holders(f, holders),
                 }
             }
             WaitReason::Rate { runs, period, key, opens_at, ahead: before, queued } => {
@@ -282,6 +284,11 @@ impl RunExplanation {
             }
         }
     }
+}
+
+/// The runs that have to end first.
+fn write_holders(f: &mut fmt::Formatter<'_>, holders: &[(RunId, RunPhase)]) -> fmt::Result {
+    holders.iter().try_for_each(|(run, phase)| write!(f, ". Before it: {run}, now {phase}"))
 }
 
 /// The key of a run under a limit, if it has one.

@@ -10,7 +10,6 @@ use super::MemoryStore;
 use super::definitions::lanes_of;
 use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RowKey, State};
-use crate::LimitKey;
 use crate::bug::{Bug, is_injected};
 use crate::find::LimitFacts;
 use crate::store::limit::{
@@ -22,6 +21,7 @@ use crate::store::{
     SagaLimit,
 };
 use crate::util::stored_time::StoredTime;
+use crate::{LimitKey, RunId, RunPhase};
 
 /// The runs that are parked, by handler and key, those first that were ready first.
 pub(super) type Parked = BTreeMap<(Arc<str>, String), BTreeSet<(OffsetDateTime, RowKey)>>;
@@ -123,7 +123,8 @@ impl State {
                 let candidate = self.candidate(run)?;
                 let key = (request.key_of)(&candidate);
                 unkeyed.extend(key.is_none().then_some(candidate.id));
-                Some((candidate, key.unwrap_or_default()))
+                let key = key.or_else(|| candidate.held_key.clone()).unwrap_or_default();
+                Some((candidate, key))
             });
             let (candidates, usage): (Vec<(_, String)>, _) = (candidates.collect(), self.usage(limit));
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
@@ -147,7 +148,7 @@ impl State {
             for (candidate, key) in runs {
                 returned.claim(&key);
                 let run = (candidate.root, candidate.id);
-                let claimed = self.take_ready(run, request, Some(key));
+                let claimed = self.take_ready(run, request, Some(limit.counted_key(&candidate, &key)));
                 let counts = limit.concurrency_by_key().is_some();
                 all.runs.extend(claimed.map(|claimed| {
                     Ok(ClaimedRun { limit_key: claimed.limit_key.clone().filter(|_| counts), ..claimed })
@@ -252,7 +253,7 @@ impl State {
     fn usage(&self, limit: &RecordedLimit) -> Usage {
         let handlers = &limit.of.handlers;
         let running = match limit.concurrency {
-            Some(of_key) if of_key.is_by_key => self.running_by_key(handlers),
+            Some(of_key) if of_key.is_by_key => self.counted_by_key(limit),
             Some(_) => {
                 let running = i64::try_from(self.running_of(handlers)).unwrap_or(i64::MAX);
                 [(String::new(), running)].into()
@@ -300,7 +301,16 @@ impl State {
         let row = hierarchy.rows.get(&id)?;
         let message = hierarchy.record.messages.get(&row.payload_of.unwrap_or(row.message_id))?;
         let (topic, handler) = (row.topic.to_string(), row.handler.to_string());
-        Some(Candidate { root, id, topic, handler, payload: message.payload.clone() })
+        let gives_up = row.rollback_requested || row.giving_up || row.is_overdue(self.now());
+        Some(Candidate {
+            root,
+            id,
+            topic,
+            handler,
+            payload: message.payload.clone(),
+            held_key: row.held_key().cloned(),
+            ends_unbegun: row.began_at.is_none() && gives_up,
+        })
     }
 
     /// The runs of these handlers that are in execution.
@@ -316,13 +326,24 @@ impl State {
         self.running(handlers).count()
     }
 
-    /// The same by key.
-    fn running_by_key(&self, handlers: &[String]) -> BTreeMap<String, i64> {
-        let mut running = BTreeMap::new();
-        for key in self.running(handlers).filter_map(|row| row.limit_key.clone()) {
-            *running.entry(key).or_default() += 1;
+    /// The runs that count for the concurrency of a saga.
+    fn counted<'a>(&'a self, limit: &'a RecordedLimit) -> Box<dyn Iterator<Item = &'a WorkingRow> + 'a> {
+        let handlers = &limit.of.handlers;
+        if !limit.serial || is_injected(Bug::YieldTurn) {
+            return Box::new(self.running(handlers));
         }
-        running
+        let rows = self.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
+        let is_of = move |row: &&WorkingRow| handlers.iter().any(|handler| **handler == *row.handler);
+        Box::new(rows.filter(is_of).filter(|row| row.held_key().is_some()))
+    }
+
+    /// How many runs count by key.
+    fn counted_by_key(&self, limit: &RecordedLimit) -> BTreeMap<String, i64> {
+        let mut counts = BTreeMap::new();
+        for key in self.counted(limit).filter_map(|row| row.limit_key.clone()) {
+            *counts.entry(key).or_default() += 1;
+        }
+        counts
     }
 
     /// The limit of a handler.
@@ -336,18 +357,20 @@ impl State {
         let key = limit.of.key_from.as_ref().zip(row.limit_key.as_ref());
         let of_key = key.filter(|_| limit.concurrency_by_key().is_some());
         let counts = |it: &&WorkingRow| of_key.is_none_or(|(_, key)| it.limit_key.as_ref() == Some(key));
-        let mut holders = vec![];
+        let mut holders: Vec<(RunId, RunPhase)> = vec![];
         if limit.concurrency.is_some() {
-            holders.extend(self.running(&limit.of.handlers).filter(counts).map(WorkingRow::id));
-            holders.sort_unstable();
+            let counted = self.counted(limit).filter(counts);
+            holders.extend(counted.map(|row| (row.id().into(), self.phase_of(row))));
+            holders.sort_unstable_by_key(|(run, _)| *run);
         }
         let counted = if limit.rate_by_key().is_some() { row.limit_key.as_deref() } else { Some("") };
         let rate = self.rates.get(&limit.of.saga).and_then(|rates| rates.get(counted?));
         let opens_at = rate.map(|rate| rate.opens_at).filter(|at| *at > micros(self.now()));
         Some(LimitFacts {
             concurrency: limit.concurrency,
+            serial: limit.serial,
             rate: limit.rate,
-            key: key.map(|(from, key)| LimitKey::new(from, key)),
+            key: key.filter(|(from, _)| !from.is_empty()).map(|(from, key)| LimitKey::new(from, key)),
             holders,
             opens_at: opens_at
                 .and_then(|at| OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000).ok()),
@@ -409,22 +432,22 @@ impl State {
 
     fn return_runs(&mut self, runs: &[(OffsetDateTime, RowKey)]) {
         for (since, run) in runs {
-            self.change(*run, |row| (row.ready_at, row.parked_since) = (*since, None));
+            self.change(*run, |row| (row.ready_at, row.parked_since, row.limit_key) = (*since, None, None));
         }
     }
 
-    /// Claims a run for this worker if it is ready and due. It counts under the key.
+    /// Claims a run for this worker if it is ready and due. Under a limit by key it counts under this key, if under any.
     fn take_ready(
         &mut self,
         run: RowKey,
         request: &LimitedRequest<'_>,
-        key: Option<String>,
+        key: Option<Option<String>>,
     ) -> Option<ClaimedRun> {
         self.row(run).filter(|row| self.is_due(row))?;
-        if key.is_some() {
-            self.change(run, |row| (row.limit_key, row.parked_since) = (key.clone(), None));
+        if let Some(key) = key.clone() {
+            self.change(run, |row| (row.limit_key, row.parked_since) = (key, None));
         }
         let claimed = self.take(run, request.claimer.worker, &request.claimer.identifier.into())?;
-        Some(ClaimedRun { limit_key: key, ..claimed })
+        Some(ClaimedRun { limit_key: key.flatten(), ..claimed })
     }
 }

@@ -205,6 +205,15 @@ impl WorkingRow {
         ClaimKey { root: self.root(), id: self.id(), epoch: self.epoch }
     }
 
+    /// The key under which it was claimed the last time, as in `scoop.held_key`.
+    pub(super) fn held_key(&self) -> Option<&String> {
+        let is_held = match self.state {
+            RowState::Ready => self.parked_since.is_none(),
+            state => state != RowState::Ended,
+        };
+        self.limit_key.as_ref().filter(|_| is_held)
+    }
+
     /// Its priority in its queue.
     pub(super) fn priority(&self) -> Priority {
         Priority::of(&self.context)

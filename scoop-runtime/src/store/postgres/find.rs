@@ -15,9 +15,10 @@ use super::PostgresStore;
 use super::decode::{
     failed_attempts, failure_if_readable, lineage, priority, stored_time, time, time_if_any,
 };
-use super::limit::{concurrency, rate};
+use super::limit::{concurrency, rate, serial};
 use super::pause::pauses;
 use super::query_ext::FetchExt;
+use crate::RunId;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
     BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
@@ -290,6 +291,12 @@ fn strategies(row: &PgRow) -> sqlx::Result<Vec<MessageWait>> {
     Ok(wait.map_or(vec![], |wait| wait.messages().to_vec()))
 }
 
+/// A run that counts for a limit: its id, and its state behind that.
+fn read_holder(text: &str) -> Option<(RunId, RunPhase)> {
+    let (run, phase) = text.split_once(' ')?;
+    Some((Uuid::parse_str(run).ok()?.into(), phase.parse().ok()?))
+}
+
 /// The limits for which a run waits.
 fn limit(row: &PgRow) -> sqlx::Result<Option<LimitFacts>> {
     let (concurrency, rate) = (concurrency(row)?, rate(row)?);
@@ -297,12 +304,14 @@ fn limit(row: &PgRow) -> sqlx::Result<Option<LimitFacts>> {
         return Ok(None);
     }
     let from: Option<String> = row.try_get("key_from")?;
-    let key = from.zip(row.try_get("limit_key")?);
+    let key = from.filter(|from| !from.is_empty()).zip(row.try_get("limit_key")?);
+    let holders: Vec<String> = row.try_get("holders")?;
     Ok(Some(LimitFacts {
         concurrency,
+        serial: serial(row)?,
         rate,
         key: key.map(|(from, key): (String, String)| LimitKey::new(from, key)),
-        holders: row.try_get("holders")?,
+        holders: holders.iter().filter_map(|holder| read_holder(holder)).collect(),
         opens_at: time_if_any(row, "opens_at")?,
     }))
 }

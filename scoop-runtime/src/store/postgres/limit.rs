@@ -556,7 +556,7 @@ impl PostgresStore {
     async fn insert_limit(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency, rate, queue }: &RecordedLimit,
+        RecordedLimit { of: LimitedSaga { saga, handlers, key_from }, concurrency, serial, rate, queue }: &RecordedLimit,
     ) -> sqlx::Result<()> {
         let stored = |most: u32| i32::try_from(most).unwrap_or(i32::MAX);
         sqlx::query(self.sql.limit_insert.clone())
@@ -569,6 +569,7 @@ impl PostgresStore {
             .bind(rate.is_some_and(|limit| limit.is_by_key))
             .bind(key_from)
             .bind(queue.map(stored))
+            .bind(serial)
             .execute(&mut **tx)
             .await?;
         Ok(())
@@ -625,12 +626,15 @@ impl PostgresStore {
                 handler: row.try_get("handler")?,
                 // One that cannot be read has no key.
                 payload: row.try_get("payload").unwrap_or(Value::Null),
+                held_key: row.try_get("held_key")?,
+                ends_unbegun: row.try_get("ends_unbegun")?,
             };
             let key = (request.key_of)(&candidate);
             if key.is_none() {
                 candidates.unkeyed.insert(candidate.id);
             }
-            candidates.runs.push((candidate, key.unwrap_or_default()));
+            let key = key.or_else(|| candidate.held_key.clone()).unwrap_or_default();
+            candidates.runs.push((candidate, key));
         }
         Ok(candidates)
     }
@@ -663,7 +667,8 @@ impl PostgresStore {
         if runs.is_empty() {
             return Ok((all, taken));
         }
-        let (roots, ids, keys) = columns(runs);
+        let (roots, ids, _) = columns(runs);
+        let keys: Vec<_> = runs.iter().map(|(run, key)| limit.counted_key(run, key)).collect();
         let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
         let events: Vec<_> = ids.iter().map(|_| ids::now_v7()).collect();
         let rows = sqlx::query(self.sql.limit_claim.clone())
@@ -678,8 +683,10 @@ impl PostgresStore {
             .await?;
         for row in &rows {
             let id = row.try_get("id")?;
-            let limit_key = key_of.remove(&id).filter(|_| limit.concurrency_by_key().is_some());
-            taken.push((row.try_get("root")?, id, limit_key.clone().unwrap_or_default()));
+            let limit_key = key_of.remove(&id).flatten().filter(|_| limit.concurrency_by_key().is_some());
+            if let Some(key) = limit_key.clone() {
+                taken.push((row.try_get("root")?, id, key));
+            }
             let run = ClaimedRun::from_row(row, claimer.identifier)?;
             all.push(run.map(|run| ClaimedRun { limit_key, ..run }));
         }
@@ -746,8 +753,8 @@ fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
         handlers: row.try_get("handlers")?,
         key_from: row.try_get("key_from")?,
     };
-    let HandlerLimits { concurrency, rate, queue, .. } = limits(row)?;
-    Ok(RecordedLimit { of, concurrency, rate, queue })
+    let HandlerLimits { concurrency, serial, rate, queue, .. } = limits(row)?;
+    Ok(RecordedLimit { of, concurrency, serial, rate, queue })
 }
 
 /// The limits in a row.
@@ -755,9 +762,10 @@ pub(super) fn limits(row: &PgRow) -> sqlx::Result<HandlerLimits> {
     let queue = row.try_get::<Option<i32>, _>("queue")?.map(unsigned);
     Ok(HandlerLimits {
         concurrency: concurrency(row)?,
+        serial: serial(row)?,
         rate: rate(row)?,
         queue,
-        by: row.try_get("key_from")?,
+        by: row.try_get::<Option<String>, _>("key_from")?.filter(|by| !by.is_empty()),
     })
 }
 
@@ -765,6 +773,11 @@ pub(super) fn limits(row: &PgRow) -> sqlx::Result<HandlerLimits> {
 pub(super) fn concurrency(row: &PgRow) -> sqlx::Result<Option<Limit<u32>>> {
     let Some(most) = row.try_get("concurrency")? else { return Ok(None) };
     Ok(Some(Limit { most: unsigned(most), is_by_key: row.try_get("concurrency_by_key")? }))
+}
+
+/// Whether runs count for the concurrency until their ends.
+pub(super) fn serial(row: &PgRow) -> sqlx::Result<bool> {
+    Ok(row.try_get::<Option<bool>, _>("serial")?.unwrap_or_default())
 }
 
 /// The limit of the runs that begin within a period, if the row has one.

@@ -1,8 +1,8 @@
-//! What a process knows of a saga with limits, from claim to claim: the runs in execution, and the keys with parked runs.
+//! What a process knows of a saga with limits, from claim to claim: the runs that count, and the keys with parked runs.
 //!
 //! The indexes of running and of parked runs have an entry of each run that has ended or returned, until a vacuum removes it, which an
 //! open transaction prevents. So a claim reads what other claims have done since the last one of this process (`limit_log`), looks up
-//! by its id whether a run is still in execution, and looks for parked runs only where there are some.
+//! by its id whether a run still counts, and looks for parked runs only where there are some.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -35,7 +35,7 @@ pub(super) struct KnownSaga {
     newest: Option<i64>,
     /// The rows before this one are deleted.
     kept_from: i64,
-    /// The runs in execution, each with its root and key. Some may have ended since.
+    /// The runs that count for the concurrency, each with its root and key. Some may have ended since.
     running: HashMap<Uuid, (Uuid, String)>,
     /// How many there were when all were last looked up.
     looked_up: usize,
@@ -59,7 +59,7 @@ pub(super) struct Done {
 }
 
 impl KnownSaga {
-    /// The number of runs in execution by key, or with an empty key of all.
+    /// The number of runs that count by key, or with an empty key of all.
     fn count(&self, keys: Option<&HashSet<&str>>) -> BTreeMap<String, i64> {
         let Some(keys) = keys else {
             return [(String::new(), i64::try_from(self.running.len()).unwrap_or(i64::MAX))].into();
@@ -136,7 +136,7 @@ impl PostgresStore {
         lock(&self.known).insert(of.saga.clone(), known);
     }
 
-    /// Follows what claims have done, and returns the number of runs in execution under each of these keys; without keys of all, under
+    /// Follows what claims have done, and returns the number of runs that count under each of these keys; without keys of all, under
     /// an empty one.
     pub(super) async fn follow_claims(
         &self,
@@ -174,7 +174,7 @@ impl PostgresStore {
         }
         let follow =
             sqlx::query(self.sql.limit_follow.clone()).bind(&limit.of.saga).bind(newest.unwrap_or(i64::MIN));
-        let rows = follow.bind(roots).bind(ids).bind(their_keys).all_on(tx).await?;
+        let rows = follow.bind(roots).bind(ids).bind(their_keys).bind(limit.serial).all_on(tx).await?;
         let (mut is_there, mut new) = (newest.is_none(), 0);
         // Known runs first, then what claims have done, in their order: a run may be claimed again under another key.
         for row in &rows {
@@ -192,7 +192,7 @@ impl PostgresStore {
                     Some(known.returned_by_others.map_or(since, |known| known.min(since)));
                 continue;
             }
-            match (root.zip(id), row.try_get("is_running")?) {
+            match (root.zip(id), row.try_get("counts")?) {
                 (Some((root, id)), true) => drop(known.running.insert(id, (root, key))),
                 (Some((_, id)), false) => drop(known.running.remove(&id)),
                 (None, _) => known.add_parked(key, row.try_get("parked_since")?),
@@ -205,7 +205,7 @@ impl PostgresStore {
         Ok(is_there && new < KEPT)
     }
 
-    /// Reads all runs in execution, and the first keys with parked runs.
+    /// Reads all runs that count, and the first keys with parked runs.
     async fn read_all(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -213,7 +213,8 @@ impl PostgresStore {
         known: &mut KnownSaga,
     ) -> sqlx::Result<()> {
         let counted = limit.concurrency.map_or(&[][..], |_| &limit.of.handlers);
-        let read = sqlx::query(self.sql.limit_running.clone()).bind(&limit.of.saga).bind(counted);
+        let read =
+            sqlx::query(self.sql.limit_running.clone()).bind(&limit.of.saga).bind(counted).bind(limit.serial);
         let rows = read.all_on(tx).await?;
         known.newest = rows.first().map(|row| row.try_get("number")).transpose()?.flatten();
         known.running.clear();

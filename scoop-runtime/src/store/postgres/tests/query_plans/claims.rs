@@ -221,7 +221,7 @@ async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs()
             ("handler_list_ready", format!("{queue}, '{{0}}', {known}")),
             ("run_next_due", format!("{queue}, '{worker}', '{{0}}', true, {known}")),
             ("limit_candidates", format!("{queue}, '{{0}}', 100, NULL, 1000, {known}")),
-            ("limit_follow", format!("'saga', {last}, '{{}}', '{{}}', '{{}}'")),
+            ("limit_follow", format!("'saga', {last}, '{{}}', '{{}}', '{{}}', true")),
             ("limit_unpark", format!("{queue}, '{{0}}', '{{k}}', '{{4}}', {normal}")),
         ];
         for (statement, values) in &values {

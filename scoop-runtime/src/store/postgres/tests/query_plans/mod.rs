@@ -292,8 +292,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "join_overdue" => ("text, text, text[], int, uuid", "'', '', '{}', 1, gen_random_uuid()"),
         "limit_lock" => ("uuid, bigint, text", "NULL, 0, ''"),
-        "limit_follow" => ("text, bigint, uuid[], uuid[], text[]", "'', 1, '{}', '{}', '{}'"),
-        "limit_running" => ("text, text[]", "'', '{}'"),
+        "limit_follow" => ("text, bigint, uuid[], uuid[], text[], boolean", "'', 1, '{}', '{}', '{}', true"),
+        "limit_running" => ("text, text[], boolean", "'', '{}', true"),
         "limit_record" => {
             let types = "text, bigint, uuid[], uuid[], text[], timestamptz[], timestamptz[]";
             (types, "'', 1, '{}', '{}', '{}', '{}', '{}'")
