@@ -1,5 +1,5 @@
 -- Parks due runs whose keys have no free place, or have reached their rate: they leave their queues until it is their turn, so that
--- they hold up no run of another key. A wait for a signal is over, as for a run that is claimed.
+-- they hold up no run of another key. One whose deadline is ahead is due then, and ends without a place. A wait for a signal is over, as for a run that is claimed.
 -- Each run is found by its id, as in limit_claim.sql.
 -- Locks: the rows of run, without those that other transactions have locked.
 -- Returns the keys, with how many runs of each, and the queue time of the first.
@@ -15,7 +15,7 @@ WITH due AS MATERIALIZED (
 ),
 parked AS (
     UPDATE scoop.run r
-    SET ready_at = '9999-12-31 00:00+00',
+    SET ready_at = CASE WHEN NOT r.giving_up AND r.give_up_at > clock_timestamp() THEN r.give_up_at ELSE '9999-12-31 00:00+00' END,
         -- earlier if it was parked before, and is due since it was cancelled
         parked_since = least(r.parked_since, r.ready_at),
         limit_key = ($3::text[])[array_position($2::uuid[], r.id)],

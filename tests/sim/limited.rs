@@ -305,8 +305,8 @@ impl World {
     fn excess(&self) -> Vec<String> {
         let runs = self.crew.database.working_set();
         let mut houses = BTreeSet::new();
-        let letters =
-            runs.iter().filter(|run| run.handler == "limited-letters" && run.state == RowState::Running);
+        // One without a key only ends.
+        let letters = runs.iter().filter(|run| run.handler == "limited-letters" && run.limit_key.is_some());
         let crowded: Vec<_> = letters.filter(|run| !houses.insert(&run.limit_key)).collect();
         let crowded = crowded.into_iter().map(|run| format!("limit: several letters to {:?}", run.limit_key));
         let running = |saga: &str| {
@@ -315,7 +315,6 @@ impl World {
         let excess = LIMITS.iter().filter(|(saga, limit)| running(saga) > *limit);
         let excess =
             excess.map(|(saga, limit)| format!("limit: {} runs of {saga}, not {limit}", running(saga)));
-        // One without a key only ends.
         let in_turn = |run: &&WorkingRun| run.handler == "limited-ledgers" && run.limit_key.is_some();
         let in_turn = runs.iter().filter(in_turn).count();
         let turns = (in_turn > 1).then(|| format!("serial: {in_turn} runs of limited-ledgers are executed"));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use scoop_core::Priority;
 use scoop_core::wait::MessageWait;
 use scoop_runtime::{
-    Delay, Explanation, FailedBelow, RunExplanation, RunRequest, Scoop, WaitKind, WaitReason,
+    Delay, Explanation, FailedBelow, RunExplanation, RunId, RunRequest, Scoop, WaitKind, WaitReason,
 };
 use serde::Serialize;
 
@@ -286,7 +286,8 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use scoop_core::SignalKey;
-    use scoop_runtime::LimitKey;
+    use scoop_runtime::{LimitKey, RunPhase};
+    use uuid::Uuid;
 
     use super::*;
 

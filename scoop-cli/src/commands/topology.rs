@@ -50,6 +50,7 @@ enum TopologyRecord<'a> {
 struct LimitsRecord<'a> {
     concurrency: Option<u32>,
     concurrency_by_key: bool,
+    serial: bool,
     rate: Option<u32>,
     rate_period_ms: Option<u64>,
     rate_by_key: bool,
@@ -62,10 +63,11 @@ struct LimitsRecord<'a> {
 
 impl<'a> LimitsRecord<'a> {
     fn new(limits: &'a HandlerLimits, waiting: Option<usize>) -> Self {
-        let HandlerLimits { concurrency, rate, queue, by, .. } = limits;
+        let HandlerLimits { concurrency, serial, rate, queue, by, .. } = limits;
         Self {
             concurrency: concurrency.map(|limit| limit.most),
             concurrency_by_key: concurrency.is_some_and(|limit| limit.is_by_key),
+            serial: *serial,
             rate: rate.map(|limit| limit.most.runs),
             rate_period_ms: rate.map(|limit| limit.most.period_ms),
             rate_by_key: rate.is_some_and(|limit| limit.is_by_key),

@@ -198,14 +198,11 @@ impl RecordedLimit {
         self.concurrency_by_key().is_some() || self.rate_by_key().is_some()
     }
 
-    /// Whether a run needs no place: where runs are serial, it has the place of its key, or is never executed.
+    /// Whether a run needs no place: nothing of it is executed, or runs are serial, and it has the place of its key. For a rate, to
+    /// give up is a beginning, too.
     fn lets_pass(&self, run: &Candidate, key: &str) -> bool {
-        self.serial && (run.ends_unbegun || run.held_key.as_deref() == Some(key))
-    }
-
-    /// The key under which a run counts from its claim on.
-    pub(crate) fn counted_key(&self, run: &Candidate, key: &str) -> Option<String> {
-        (!(self.serial && run.ends_unbegun)).then(|| key.to_owned())
+        run.ends_unbegun && self.rate_by_key().is_none()
+            || self.serial && run.held_key.as_deref() == Some(key)
     }
 
     /// The number of runs of each key that are executed at once.
@@ -226,6 +223,13 @@ impl RecordedLimit {
     /// The rate of the saga.
     pub(crate) fn rate_of_saga(&self) -> Option<Rate> {
         self.rate.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
+    }
+}
+
+impl Candidate {
+    /// The key under which it counts from its claim on.
+    pub(crate) fn counted_key(&self, key: &str) -> Option<String> {
+        (!self.ends_unbegun).then(|| key.to_owned())
     }
 }
 
@@ -736,7 +740,7 @@ mod tests {
         candidates[3].0.held_key = Some("its former key".into());
         let admitted = Admitted::divide(candidates, &usage, &limit, 10);
         assert_eq!((ids(&admitted.runs), ids(&admitted.over)), (vec![2, 3, 5], vec![1, 4, 6]));
-        let counted = admitted.runs.iter().map(|(run, key)| limit.counted_key(run, key)).collect::<Vec<_>>();
+        let counted = admitted.runs.iter().map(|(run, key)| run.counted_key(key)).collect::<Vec<_>>();
         assert_eq!(counted, [Some("a".into()), None, Some("c".into())], "what never begins takes no turn");
     }
 

@@ -206,7 +206,7 @@ async fn rollback_is_part_of_a_turn_and_one_that_has_failed_blocks_its_key() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelled_run_that_has_not_begun_ends_before_its_turn() -> Result<()> {
+async fn cancelled_or_overdue_run_that_has_not_begun_ends_before_its_turn() -> Result<()> {
     let (db, transfers, bookings) = (Database::new().await, Transfers::default(), Bookings::default());
     bookings.gate.open(9);
     let scoop = start(&db, &transfers, &bookings).await?;
@@ -214,9 +214,11 @@ async fn cancelled_run_that_has_not_begun_ends_before_its_turn() -> Result<()> {
     in_phase(&scoop, &first, RunPhase::AwaitingSignal).await;
     let second = scoop.launch(transfer(7, 2)).await?;
     let third = scoop.launch(transfer(7, 3)).await?;
-    limited(&scoop, 2).await;
+    let late = scoop.launch(transfer(7, 4)).deadline(Duration::from_secs(1)).await?;
+    limited(&scoop, 3).await;
     scoop.cancel(second.id(), "a test").await?;
     assert!(matches!(second.ends().await?, Outcome::RolledBack(_)));
+    assert!(matches!(late.ends().await?, Outcome::RolledBack(_)), "at its deadline");
     limited(&scoop, 1).await;
     assert_eq!(transfers.notes.all(), ["7.1 books"], "it has freed no key");
     confirm(&scoop, transfer(7, 1)).await?;

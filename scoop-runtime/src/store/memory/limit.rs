@@ -148,7 +148,7 @@ impl State {
             for (candidate, key) in runs {
                 returned.claim(&key);
                 let run = (candidate.root, candidate.id);
-                let claimed = self.take_ready(run, request, Some(limit.counted_key(&candidate, &key)));
+                let claimed = self.take_ready(run, request, Some(candidate.counted_key(&key)));
                 let counts = limit.concurrency_by_key().is_some();
                 all.runs.extend(claimed.map(|claimed| {
                     Ok(ClaimedRun { limit_key: claimed.limit_key.clone().filter(|_| counts), ..claimed })
@@ -394,9 +394,12 @@ impl State {
     }
 
     fn park(&mut self, run: RowKey, key: String) {
+        let now = self.now();
         self.change(run, |row| {
             row.parked_since = Some(row.parked_since.map_or(row.ready_at, |since| since.min(row.ready_at)));
-            (row.ready_at, row.limit_key, row.signal) = (StoredTime::LATEST, Some(key), None);
+            let deadline = row.give_up_at.filter(|at| !row.giving_up && *at > now);
+            (row.ready_at, row.limit_key, row.signal) =
+                (deadline.unwrap_or(StoredTime::LATEST), Some(key), None);
             row.children_max = None;
         });
     }

@@ -668,7 +668,7 @@ impl PostgresStore {
             return Ok((all, taken));
         }
         let (roots, ids, _) = columns(runs);
-        let keys: Vec<_> = runs.iter().map(|(run, key)| limit.counted_key(run, key)).collect();
+        let keys: Vec<_> = runs.iter().map(|(run, key)| run.counted_key(key)).collect();
         let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
         let events: Vec<_> = ids.iter().map(|_| ids::now_v7()).collect();
         let rows = sqlx::query(self.sql.limit_claim.clone())
