@@ -87,7 +87,7 @@ impl Row<'_> {
     }
 }
 
-/// The last part of the type of a failure. Participants differ in the prefix.
+/// The last part of the type of a failure. The reference implementation writes a prefix.
 pub(crate) fn kind_of(failure: &Failure) -> &str {
     failure.kind.rsplit(['.', ':', '$']).next().unwrap_or_default()
 }

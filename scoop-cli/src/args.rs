@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, redeliver, register,
-    retire, run_requests, runs, serve, signal, timeline, topology, tree, trigger,
+    check, contents, counts, doctor, events, explain, launch, manual, migrate, pause, prune, redeliver,
+    register, retire, run_requests, runs, serve, signal, timeline, topology, tree, trigger,
 };
 use crate::connection::Connection;
 
@@ -13,7 +13,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  failed: the database, the output, or the wait of `launch`, `trigger` or `pause`; or `cancel` or
-     `retry` of many runs was interrupted
+     `retry` of many runs was interrupted; or `check` found runs that would be stranded
   2  the command line is wrong, or `--yes` is missing without a terminal
   3  nothing has this id or name, a request was not accepted, or it was declined
   4  `doctor` found a problem";
@@ -84,6 +84,7 @@ pub(crate) enum ClientCommand {
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Pauses(pause::PausesArgs),
+    Check(check::CheckArgs),
     Register(register::RegisterArgs),
     Retire(retire::RetireArgs),
     Topology(topology::TopologyArgs),

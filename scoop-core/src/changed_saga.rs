@@ -28,23 +28,53 @@ impl Definition {
     /// assert!(then.strands(&then.recorded_steps(), none).is_empty());
     /// ```
     pub fn strands(&self, recorded: &[RecordedStep], returns: impl Fn(&str) -> bool) -> Vec<Stuck> {
+        let after = |step: &RecordedStep| self.strands_after(recorded, &step.name, None, &returns);
         let mut found: Vec<Stuck> = vec![];
-        for (at, completed) in recorded.iter().enumerate() {
-            let mut run = self.run_after(recorded, at);
-            run.outputs.retain(|step, _| returns(step));
-            let forward = resume(self, &run, &suspension(completed)).err();
-            let is_lost = completed.compensated && position_in(self, completed).is_none();
-            let backward = is_lost.then(|| {
-                let (saga, step) = (self.saga.to_string(), completed.name.clone());
-                Stuck::NoCompensation { saga, step }
-            });
-            for stuck in forward.into_iter().chain(backward) {
-                if !found.contains(&stuck) {
-                    found.push(stuck);
-                }
+        for stuck in recorded.iter().flat_map(after) {
+            if !found.contains(&stuck) {
+                found.push(stuck);
             }
         }
         found
+    }
+
+    /// The same for a run that has come to this step, and perhaps chosen where to `jump` from there: why it cannot go on, and
+    /// why it could not be undone. Nothing if the recorded steps do not have the step.
+    ///
+    /// ```
+    /// # extern crate scoop_core as scoop;
+    /// use scoop::{Definition, StepDefinition};
+    ///
+    /// const THEN: &[StepDefinition] = &[StepDefinition::new("reserve"), StepDefinition::new("ship")];
+    /// const NOW: &[StepDefinition] = &[StepDefinition::new("book"), StepDefinition::new("ship")];
+    /// let then = Definition::new("checkout", "orders.placed", THEN).recorded_steps();
+    /// let now = Definition::new("checkout", "orders.placed", NOW);
+    /// let stuck_after = |step| now.strands_after(&then, step, None, &|_| false).len();
+    /// assert_eq!((stuck_after("reserve"), stuck_after("ship")), (1, 0));
+    /// ```
+    pub fn strands_after(
+        &self,
+        recorded: &[RecordedStep],
+        step: &str,
+        jump: Option<&str>,
+        returns: &impl Fn(&str) -> bool,
+    ) -> Vec<Stuck> {
+        let Some(at) = recorded.iter().position(|it| it.name == step) else { return vec![] };
+        let mut run = self.run_after(recorded, at);
+        run.outputs.retain(|step, _| returns(step));
+        let last = Suspension {
+            step: step.to_owned(),
+            jump: jump.map(str::to_owned),
+            iteration: 0,
+            handler_iteration: None,
+        };
+        let forward = resume(self, &run, &last).err();
+        let lost = |it: &&RecordedStep| it.compensated && position_in(self, it).is_none();
+        let backward = recorded[..=at].iter().filter(lost).map(|it| {
+            let (saga, step) = (self.saga.to_string(), it.name.clone());
+            Stuck::NoCompensation { saga, step }
+        });
+        forward.into_iter().chain(backward).collect()
     }
 
     /// A run that has completed the steps up to this one, of a definition with these steps.
@@ -58,10 +88,6 @@ impl Definition {
             ..Run::new(lineage, Uuid::nil(), &*self.saga)
         }
     }
-}
-
-fn suspension(completed: &RecordedStep) -> Suspension {
-    Suspension { step: completed.name.clone(), jump: None, iteration: 0, handler_iteration: None }
 }
 
 #[cfg(test)]
@@ -109,6 +135,22 @@ mod tests {
         let then = definition(vec![StepDefinition::new("a").compensated(), StepDefinition::new("b")]);
         let [why] = &strands(&then, &plain(&["b"]))[..] else { panic!("one reason") };
         assert!(why.contains("has no step `a`, which has a compensation"), "{why}");
+    }
+
+    #[test]
+    fn run_is_stranded_by_the_steps_that_it_has_completed() {
+        let then = definition(vec![
+            StepDefinition::new("a").compensated(),
+            StepDefinition::new("b"),
+            StepDefinition::new("c"),
+        ]);
+        let (recorded, now) = (then.recorded_steps(), plain(&["b", "c"]));
+        let after = |step, jump| now.strands_after(&recorded, step, jump, &|_| true);
+        let lost = [Stuck::NoCompensation { saga: "saga".into(), step: "a".into() }];
+        for (step, jump) in [("a", None), ("b", None), ("c", None), ("a", Some("c")), ("c", Some("b"))] {
+            assert_eq!(after(step, jump), lost, "{step} {jump:?}");
+        }
+        assert_eq!(after("z", None), []);
     }
 
     #[test]

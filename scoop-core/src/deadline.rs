@@ -68,7 +68,7 @@ impl DeadlineKind {
         }
     }
 
-    /// The keys to read: some participants read the rollback deadline under another name than they write.
+    /// The keys to read: the reference implementation reads the rollback deadline under another name than it writes.
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::HappyPath => &["HappyPathDeadlineKey"],

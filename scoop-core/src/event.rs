@@ -1,4 +1,4 @@
-//! One recorded fact about a run, shared by all participants of the protocol.
+//! One recorded fact about a run, in the format of the tables.
 
 use uuid::Uuid;
 

@@ -24,13 +24,13 @@ pub(crate) const CHILD_ROLLBACK_FAILED: &str = "ChildRollbackFailedException";
 pub(crate) const PARENT_SAID_SO: &str = "ParentSaidSoException";
 pub(crate) const GAVE_UP: &str = "GaveUpException";
 
-/// Their messages where no step is involved. Other participants leave the message empty then.
+/// Their messages where no step is involved. The reference implementation leaves the message empty then.
 pub(crate) const LAUNCHED_FAILED: &str = "what it launched has failed as well";
 pub(crate) const GAVE_UP_WORDS: &str = "gave up";
 
 /// A failure as data: it is stored with the run it ended and travels to the ancestors.
 ///
-/// The five parts are the wire format that every participant of the protocol reads and writes.
+/// The five parts are the stored format, which other programs may read.
 /// Display it for one line; [`Failure::report`] for the whole tree; [`Failure::find`] for the
 /// original error. A clone shares the causes, however many there are. Printed text is
 /// [escaped](Escaped).
@@ -86,7 +86,7 @@ impl From<&Location<'_>> for Frame {
 }
 
 impl Failure {
-    /// A failure without frames and causes. NUL characters are dropped, since no participant can store them. A blank
+    /// A failure without frames and causes. NUL characters are dropped, since PostgreSQL cannot store them. A blank
     /// message becomes `<no message>`.
     pub fn new(kind: impl AsRef<str>, message: impl AsRef<str>, source: impl AsRef<str>) -> Self {
         Self {
@@ -224,7 +224,7 @@ impl Failure {
         })
     }
 
-    /// The last part of the type's name. Participants differ in the prefix.
+    /// The last part of the type's name. The reference implementation writes a prefix.
     pub(crate) fn simple_kind(&self) -> &str {
         self.kind.rsplit(['.', ':', '$']).next().unwrap_or(&self.kind)
     }

@@ -135,8 +135,8 @@ impl Failure {
         self.tree().filter_map(Self::read).collect()
     }
 
-    /// Whether this failure or one of its causes at any depth has this code. Failures of programs in other languages
-    /// have a code, too: the `type` of the failure.
+    /// Whether this failure or one of its causes at any depth has this code. A failure without a
+    /// typed error has a code, too: its `type`.
     pub fn has_code(&self, code: &str) -> bool {
         self.tree().any(|failure| failure.kind == code)
     }

@@ -17,7 +17,7 @@ const CHILD_ROLLBACK_FAILED_IN: &str = "Child rollback failure occurred while su
 /// The type of a failure that combines those of several handlers of one message.
 const HANDLERS_FAILED: &str = "HandlersFailed";
 
-/// The maximum number of listed places of one failure. Other languages record a hundred.
+/// The maximum number of listed places of one failure. The reference implementation records a hundred.
 const FRAMES_MAX: usize = 16;
 
 /// The tree of the failure, a line for each, indented by their depth.
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_the_other_participants() {
+    fn failures_of_the_reference_implementation() {
         let mut shown = Failure::new("com.shop.Stock$Out", "none left", "stock[jvm]");
         shown = at(shown, &[("Stock.kt", 1, None)]);
         shown.stack_trace[0].class_name = Some("com.shop.Stock".into());

@@ -1,7 +1,7 @@
 //! The plan of a rollback: step instances in reverse, the children of each first.
 //!
 //! The plan is never stored. It is derived from the run's history with identical part names everywhere, so another
-//! participant can resume the rollback. For a long history the plan covers one window at a time ([`crate::window`]).
+//! process can resume the rollback. For a long history the plan covers one window at a time ([`crate::window`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

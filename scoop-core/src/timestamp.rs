@@ -1,4 +1,4 @@
-//! Points in time that every participant of the protocol can read.
+//! Points in time, as they are stored in JSON.
 
 use time::{Date, Month, OffsetDateTime, Time, UtcOffset};
 

@@ -1,8 +1,8 @@
 //! The trace context of a launch, by the recommendation W3C Trace Context: the identity of the span that launched a
 //! message.
 //!
-//! It is stored in the cooperation context under the names of its two headers, each as a text, so that a participant in
-//! any language can hand the context to its propagator.
+//! It is stored in the cooperation context under the names of its two headers, each as a text, so that a program that reads
+//! or launches by SQL can hand the context to its propagator.
 
 use std::fmt::{self, Write as _};
 

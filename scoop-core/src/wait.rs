@@ -49,7 +49,7 @@ pub use crate::run_wait::MessageWait;
 /// scoop::wait_strategy!(Majority);
 /// ```
 ///
-/// The idea is the seed of structured cooperation: an event loop that asks a strategy whether the children have done enough.
+/// The idea is where structured cooperation began: an event loop that asks a strategy whether the children have done enough.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no strategy of a launch",
     label = "not a strategy",

@@ -447,7 +447,13 @@ fn decide(sig: &Signature, fetches: bool, errors: &mut Errors) -> Option<Decide>
     pure(sig, write, errors);
     let mut given = values(sig);
     let id = given.pop_if(|last| is_named(&last.ty, "Uuid"));
-    parameters(sig, &given, if fetches { &[1, 2] } else { &[1] }, write, errors);
+    let counts: &[usize] = if fetches { &[1, 2] } else { &[1] };
+    match given.iter().rfind(|it| is_named(behind_reference(&it.ty), "Uuid")) {
+        Some(id) if !counts.contains(&given.len()) => {
+            errors.at(id, "the id of the command comes last, and by value; write `id: Uuid`");
+        }
+        _ => parameters(sig, &given, counts, write, errors),
+    }
     let returned = match &sig.output {
         ReturnType::Type(_, ty) => Some(&**ty),
         ReturnType::Default => None,
@@ -460,7 +466,7 @@ fn decide(sig: &Signature, fetches: bool, errors: &mut Errors) -> Option<Decide>
         return None;
     };
     let rejected = types.next().cloned().unwrap_or_else(|| parse_quote!(()));
-    let (takes_fetched, takes_id) = (given.len() == 2, id.is_some());
+    let (takes_fetched, takes_id) = (given.len() > 1, id.is_some());
     Some(Decide { name: sig.ident.clone(), accepted, rejected, takes_fetched, takes_id })
 }
 

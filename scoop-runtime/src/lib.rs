@@ -68,7 +68,7 @@ pub use find::{
     Activity, ActivitySpan, BadCursor, BadEventCursor, Content, Delay, EntityContents, EntityEventContents,
     EventCursor, Explanation, FailedBelow, FailureSummary, JoinWait, LimitKey, ListCursor, RecordedEvent,
     RegisteredWorker, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunExplanation, RunPhase,
-    RunRequest, RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
+    RunPosition, RunRequest, RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
 };
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};

@@ -21,7 +21,7 @@ use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId
 /// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32
 /// levels; below them, a run begins with its level.
 ///
-/// Records that cannot be read, such as those of other participants, are marked, and the rest is shown.
+/// Records that cannot be read, such as those that another program wrote, are marked, and the rest is shown.
 #[derive(Clone, Debug)]
 pub struct Tree {
     roots: Vec<RunInfo>,

@@ -32,7 +32,7 @@ const SLOWER: Duration = Duration::from_millis(15);
 /// How far clocks are moved, in seconds: from 5 seconds to a year.
 const CLOCKS: [i64; 8] = [-31_536_000, -86_400, -3_600, -5, 5, 3_600, 86_400, 31_536_000];
 
-/// A message with a run, and a second participant's event saying that this run has begun.
+/// A message with a run, and an event of another program saying that this run has begun.
 const FORGE: &str = r#"
     WITH forged AS (
         INSERT INTO scoop.message (id, topic, payload)

@@ -1,4 +1,4 @@
-//! Guarantees to users beyond the rows that other participants see, on a database in memory.
+//! Guarantees to users beyond the rows that the conformance tests compare, on a database in memory.
 
 #[path = "../it/behaviour/activity.rs"]
 mod activity;

@@ -1,4 +1,4 @@
-//! The scenarios of structured cooperation that every participant must agree on, on a database in memory:
+//! The scenarios of structured cooperation, as the reference implementation has them, on a database in memory:
 //! the same sagas, rows and calls as on PostgreSQL.
 
 #[path = "../it/conformance/absent_subscriber.rs"]

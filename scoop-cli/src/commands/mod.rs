@@ -1,5 +1,6 @@
 //! The commands, one in a file; `run_requests` has those that request something of a run or a hierarchy.
 
+pub(crate) mod check;
 pub(crate) mod contents;
 pub(crate) mod counts;
 pub(crate) mod doctor;
@@ -7,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod explain;
 mod filters;
 pub(crate) mod launch;
+mod lock_file;
 pub(crate) mod manual;
 mod many_runs;
 pub(crate) mod migrate;
@@ -75,6 +77,7 @@ async fn carry_out(scoop: &Scoop, output: Output, command: ClientCommand) -> Res
         ClientCommand::Pause(args) => pause::pause(scoop, output, args).await,
         ClientCommand::Resume(args) => pause::resume(scoop, output, args).await,
         ClientCommand::Pauses(pause::PausesArgs {}) => pause::list(scoop, output).await,
+        ClientCommand::Check(args) => check::check(scoop, output, args).await,
         ClientCommand::Register(args) => register::register(scoop, output, args).await,
         ClientCommand::Retire(args) => retire::retire(scoop, output, args).await,
         ClientCommand::Topology(args) => topology::show(scoop, output, args).await,

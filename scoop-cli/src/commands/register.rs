@@ -7,6 +7,7 @@ use scoop_core::Escaped;
 use scoop_runtime::Scoop;
 use serde::{Deserialize, Serialize};
 
+use super::lock_file;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, counted};
@@ -47,10 +48,7 @@ struct RegisterRecord<'a> {
 /// Registers the handlers that are not registered yet.
 pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) -> Result<Exit, Fault> {
     let RegisterArgs { file, consent } = args;
-    let unfit = |why: String| Fault::Usage(format!("{}: {why}", file.display()));
-    let text = std::fs::read_to_string(&file).map_err(|error| unfit(error.to_string()))?;
-    let lock: Lock = serde_json::from_str(&text)
-        .map_err(|error| unfit(format!("this is no lock file of a program: {error}")))?;
+    let lock: Lock = lock_file::read(&file)?;
     let listed = scoop.handlers().await?;
     let each = || {
         lock.sagas.iter().flat_map(|(name, saga)| saga.topics.iter().map(move |topic| (topic, name, saga)))

@@ -56,7 +56,8 @@ pub(crate) struct CancelArgs {
 /// Roll back a finished hierarchy or a part of it
 ///
 /// The compensations of its steps run, the newest step first, and before each step those of the messages that it launched. A part
-/// of a hierarchy is undone without the rest: the runs above it have gone on because it succeeded, and are not told.
+/// of a hierarchy is undone without the rest: the runs above it have gone on because it succeeded, and are not told. So the whole may
+/// be inconsistent afterwards, and the question says so.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("id", |id| id.help("The id of a run or a hierarchy")))]
 pub(crate) struct RollbackArgs {
@@ -212,13 +213,20 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
     answered(output, request_with_consent(output, consent, &format!("cancel {object}"), request).await?)
 }
 
+/// What the question adds for a part of a hierarchy.
+const CAUTION_OF_PART: &str =
+    ", and leave the runs above it as they are, so that the hierarchy as a whole may be inconsistent";
+
 /// Rolls back.
 pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
     let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
-    let object = describe_object(scoop, id, Wanted::RunOrHierarchy).await?;
+    let explained = explain_object(scoop, id, Wanted::RunOrHierarchy).await?;
+    let is_part = explained.runs.iter().any(|it| it.run.parent.is_some());
+    let caution = if is_part { CAUTION_OF_PART } else { "" };
     let request = scoop.rollback(id, reason).source(source.source).without_place();
-    answered(output, request_with_consent(output, consent, &format!("roll back {object}"), request).await?)
+    let change = format!("roll back {}{caution}", describe(&explained));
+    answered(output, request_with_consent(output, consent, &change, request).await?)
 }
 
 /// Retries.
@@ -304,21 +312,29 @@ pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) 
     answered(output, request_with_consent(output, consent, &change, request).await?)
 }
 
-/// The object of the id and the states of its runs, for the question. The id of another kind of object is an error, as it is for
-/// the request.
+/// The object of the id and the states of its runs, for the question.
 async fn describe_object(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault> {
-    let Explanation { named, runs, .. } = scoop.explain(id).await?;
-    let is_wanted = match named {
+    Ok(describe(&explain_object(scoop, id, wanted).await?))
+}
+
+/// Looks at the object of the id. That of another kind of object is an error, as it is for the request.
+async fn explain_object(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<Explanation, Fault> {
+    let explained = scoop.explain(id).await?;
+    let is_wanted = match explained.named {
         Named::Run { .. } => true,
         Named::Hierarchy { .. } => wanted != Wanted::Run,
         _ => false,
     };
     if !is_wanted {
-        return Err(RuntimeError::WrongId { id, named, wanted }.into());
+        return Err(RuntimeError::WrongId { id, named: explained.named, wanted }.into());
     }
+    Ok(explained)
+}
+
+fn describe(Explanation { id, named, runs, .. }: &Explanation) -> String {
     let states: Vec<_> = runs.iter().map(|run| run.run.phase.name()).collect();
     let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
-    Ok(format!("{id}, {}{states}", Escaped(&named.to_string())))
+    format!("{id}, {}{states}", Escaped(&named.to_string()))
 }
 
 /// Makes a request after the question; a dry run only checks it, and says what it would change. `None` if there is no answer to

@@ -651,6 +651,18 @@ async fn dry_run_says_what_would_be_done_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rollback_of_a_part_is_asked_with_a_caution() {
+    let mut shop = Shop::open().await;
+    let order = shop.unpaid_order(1).await;
+    assert_eq!(shop.run(&["signal", "shop.paid", "order 1", r#"{"cents":1}"#, "--yes"]).await.code, 0);
+    order.wait().await.unwrap();
+    let part = order.tree().await.unwrap().runs()[1].id().to_string();
+    shop.run(&["rollback", &part, "--reason", "none", "--dry-run"]).await.shows(expect![[r#"
+        would roll back <id 1>, a run of `payments` in hierarchy <id 2> (committed), and leave the runs above it as they are, so that the hierarchy as a whole may be inconsistent
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dry_run_refuses_what_the_request_refuses() {
     let mut shop = Shop::open().await;
     let order = shop.order(1, Plan::Commit).await;

@@ -8,4 +8,5 @@ mod finding;
 mod help;
 mod http;
 mod serving;
+mod stranding;
 mod support;

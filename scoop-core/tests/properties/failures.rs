@@ -79,7 +79,7 @@ proptest! {
     }
 }
 
-/// Requires exactly these keys: some participants reject others.
+/// Requires exactly these keys: the reference implementation rejects others.
 fn has_the_keys_of_the_protocol(json: &Value) -> bool {
     let keys: BTreeSet<_> = json.as_object().expect("an object").keys().map(String::as_str).collect();
     keys == ["causes", "message", "source", "stackTrace", "type"].into()

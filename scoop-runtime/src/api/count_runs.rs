@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use crate::find::CountLimits;
 use crate::util::format::system_time;
 use crate::util::patience::GivenUp;
-use crate::{RunCounts, RuntimeError, Scoop, When};
+use crate::{RunCounts, RunPosition, RuntimeError, Scoop, When};
 
 /// The time in which ends are counted by default.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
@@ -118,5 +118,33 @@ impl Scoop {
     /// ```
     pub fn counts(&self) -> CountRuns {
         CountRuns { scoop: self.clone(), since: None, is_exact: false, sagas: None }
+    }
+
+    /// Counts the unfinished runs of these sagas by the step after which they are, with the steps that their definition had. Up
+    /// to 10,000 runs of each saga in a state are counted.
+    ///
+    /// [`Definition::strands_after`](scoop_core::Definition::strands_after) says of such a place whether another definition of
+    /// the saga can continue there.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for place in scoop.run_positions(&["checkout".to_owned()]).await? {
+    ///     println!("{} runs are after {:?}", place.count, place.step);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_positions(&self, sagas: &[String]) -> Result<Vec<RunPosition>, RuntimeError> {
+        let read = self.read_patiently(|_| self.store().run_positions(sagas, UNFINISHED_MAX));
+        read.await.map_err(GivenUp::error("runs were counted"))
     }
 }

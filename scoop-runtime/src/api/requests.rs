@@ -560,7 +560,8 @@ impl Scoop {
     /// Rolls back a finished hierarchy or a part of it; `id` as in [`Scoop::cancel`]. Await it for the response.
     ///
     /// The request applies to all handlers of the message that the run handled. The ancestors of the part are not
-    /// affected: they have gone on because it succeeded, and do not learn that its effects are gone.
+    /// affected: they have gone on because it succeeded, and do not learn that its effects are gone. So a rollback of a
+    /// part may leave the whole inconsistent; that of the hierarchy does not.
     ///
     /// # Errors
     ///

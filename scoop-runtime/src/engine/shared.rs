@@ -34,7 +34,7 @@ use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
-/// participants.
+/// programs.
 pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 
 /// The pause of a task of the engine after the database failed.

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use scoop_core::RecordedStep;
+
 use super::RunPhase;
 
 /// The number of runs of a saga in a state.
@@ -20,6 +22,28 @@ pub struct RunCount {
     pub is_capped: bool,
     /// The time since which the longest one of those counted is in that state; `None` for ends.
     pub oldest: Option<SystemTime>,
+}
+
+/// The number of unfinished runs of a saga that have come to the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunPosition {
+    /// The saga.
+    pub handler: String,
+    /// The topic.
+    pub topic: String,
+    /// The newest completed step of their execution; `None` before the first one, and in a rollback.
+    pub step: Option<String>,
+    /// The step that they have chosen to run next; `None` for the one that follows.
+    pub jump: Option<String>,
+    /// The steps of the definition under which `step` was completed; empty without that.
+    pub steps: Vec<RecordedStep>,
+    /// The name of the signal that they await.
+    pub awaits: Option<String>,
+    /// The number, or a part of it.
+    pub count: usize,
+    /// Whether there are perhaps more: counting stopped at a limit.
+    pub is_capped: bool,
 }
 
 /// Up to how many runs are counted, and of how many sagas; by default all.

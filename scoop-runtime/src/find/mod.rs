@@ -21,7 +21,7 @@ pub(crate) use self::contents::{
 };
 pub use self::contents::{Content, EntityContents, EntityEventContents, RunContents, RunValue};
 pub(crate) use self::counts::{CountLimits, Counted};
-pub use self::counts::{RunCount, RunCounts};
+pub use self::counts::{RunCount, RunCounts, RunPosition};
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 pub(crate) use self::cursor::{EndedPlace, Place};
 pub(crate) use self::explanation::{

@@ -98,7 +98,7 @@ use self::entity::{
 use crate::api::{Keep, Undeletable};
 use crate::find::{
     ContentsKey, CountLimits, Counted, CountedSpan, EndedPlace, EntityEventRow, EntityRow, EventFilter,
-    EventWindow, FollowedPage, Horizon, PageSize, Part, RegisteredWorker, RunFacts, RunFilter,
+    EventWindow, FollowedPage, Horizon, PageSize, Part, RegisteredWorker, RunFacts, RunFilter, RunPosition,
     StoredContents,
 };
 use crate::repair::Refusal;
@@ -463,6 +463,9 @@ storage! {
 
         /// The unfinished runs, counted by handler and state; all of them, or up to a limit of each at least.
         async fn unfinished_counts(&self, limits: CountLimits) -> Counted;
+
+        /// The unfinished runs of these handlers by the step after which they are; up to a limit of each handler at least.
+        async fn run_positions(&self, handlers: &[String], limit: usize) -> Vec<RunPosition>;
 
         /// The ends of runs since a time, counted by handler and kind; all of them, or up to a limit of each.
         async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> Counted;

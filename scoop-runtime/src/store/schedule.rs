@@ -101,7 +101,7 @@ pub(crate) struct TickMessage<'a> {
     pub(super) context: scoop_core::Context,
 }
 
-/// The number of a scheduled run, for other participants.
+/// The number of a scheduled run, as the reference implementation counts.
 #[derive(Serialize, Deserialize)]
 struct RunCount {
     value: u64,

@@ -88,7 +88,7 @@ impl Action {
             }
             Self::Rollback => {
                 "The compensations of its steps run, the newest step first, and before each step those of the messages \
-                 that it launched. The runs above it have gone on because it succeeded, and are not told."
+                 that it launched."
             }
             Self::Retry => {
                 "The failed compensation is executed again; if it succeeds, the rollback goes on. A stuck run is retried \
@@ -212,6 +212,8 @@ struct ActionPage {
     /// What the id names.
     named: String,
     explanations: Vec<String>,
+    /// Whether a part of a hierarchy is undone without the rest.
+    undoes_part: bool,
     /// Where the user goes back to.
     back: String,
     /// The entered payload, if the action needs one.
@@ -317,6 +319,7 @@ async fn ask(
         action,
         id,
         named: line(&explanation.named.to_string()),
+        undoes_part: action == Action::Rollback && explanation.runs.iter().any(|it| it.run.parent.is_some()),
         explanations: explanation.runs.iter().map(|run| block(&run.to_string())).collect(),
         back,
         payload: (action == Action::Signal).then_some(payload),

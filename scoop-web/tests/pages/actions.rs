@@ -43,6 +43,18 @@ async fn committed_run_is_rolled_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rollback_of_a_part_is_asked_with_a_caution() {
+    let shop = Shop::open().await;
+    let order = shop.shipped(1).await;
+    let tree = order.tree().await.unwrap();
+    let part = tree.runs().iter().find(|run| run.lineage.ids().len() > 2).expect("a child").id();
+    let caution = "the hierarchy as a whole may be inconsistent";
+    shop.get(&format!("/actions/rollback/{part}")).await.has(caution);
+    shop.get(&format!("/actions/rollback/{}", order.id())).await.lacks(caution);
+    shop.get(&format!("/actions/cancel/{part}")).await.lacks(caution);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn failed_compensation_is_retried_skipped_or_resolved() {
     let shop = Shop::open().await;
     for (action, ends) in [("retry", false), ("skip", true), ("resolve", true)] {

@@ -1,6 +1,7 @@
 //! Commands as children of sagas: their replies, their rollback, and information from outside.
 
 use scoop::Decider;
+use uuid::Uuid;
 
 use super::*;
 use crate::support::{Database, Notes};
@@ -176,5 +177,62 @@ async fn panic_of_undo_is_the_failure_of_the_rollback() -> Result<()> {
     );
     let till = scoop.entity::<Till>("front".into()).await?;
     assert_eq!((till.version, till.state.cents), (1, 900), "nothing has changed");
+    Ok(())
+}
+
+/// The ids of the commands that were decided.
+#[derive(Default, Serialize, Deserialize)]
+struct Stamps(Vec<Uuid>);
+
+#[entity(name = "stamps", key = u8)]
+impl Stamps {
+    fn stamped(&mut self, event: &Stamped) {
+        self.0.push(event.command);
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Stamped {
+    command: Uuid,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stamp;
+
+#[command(entity = Stamps)]
+impl Stamp {
+    fn key(&self) -> u8 {
+        1
+    }
+
+    fn decide(&self, _: &Stamps, id: Uuid) -> Decision<Stamped> {
+        Decision::Accepted(Stamped { command: id })
+    }
+}
+
+#[derive(Message, Serialize, Deserialize)]
+struct Letter;
+
+handler! {
+    Post { notes: Notes }: "post" on Letter;
+
+    #[step(name = "stamp")]
+    async fn stamp(&self, scope: &mut Scope<'_>, _: &Letter) -> Result<()> {
+        self.notes.add(scope.launch(Stamp).await?.to_string());
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn decision_gets_the_id_of_the_message_from_a_step_and_of_the_hierarchy_from_outside() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let builder = db.scoop().only::<Decider<Stamp>>();
+    let scoop = builder.only::<Post>().provide(Post { notes: notes.clone() }).start().await?;
+    assert_eq!(scoop.launch(Letter).await?.ends().await?, Outcome::Committed);
+    let sent = scoop.send(Stamp).await?;
+    assert!(sent.decision().await?.is_accepted());
+    let stamps = scoop.entity::<Stamps>(1).await?.state.0;
+    let stamps: Vec<_> = stamps.iter().map(Uuid::to_string).collect();
+    assert_eq!(stamps, [notes.all(), vec![sent.id().to_string()]].concat());
     Ok(())
 }

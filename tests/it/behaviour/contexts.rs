@@ -300,7 +300,7 @@ mod given_up {
     }
 }
 
-/// Elements of the protocol that another participant wrote in an unreadable form.
+/// Elements of the protocol that another program wrote in an unreadable form.
 mod unreadable {
     use super::*;
     use crate::support::invoked;

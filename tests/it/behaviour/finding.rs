@@ -107,6 +107,34 @@ fn is(state: RunState) -> impl Fn(&Tree) -> bool {
     move |tree| tree.roots().iter().any(|run| run.state == state)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn unfinished_runs_are_counted_by_the_step_after_which_they_are() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.scoop().only::<Orders>().only::<Bills>().start().await?;
+    for plan in [Plan::Sleep, Plan::Sleep, Plan::Retry, Plan::Commit] {
+        let order = scoop.launch(Order { plan }).await?;
+        let rests = |state: &RunState| {
+            matches!(state, RunState::Sleeping | RunState::Retrying { .. } | RunState::Committed)
+        };
+        order.comes_to(|tree| tree.roots().iter().any(|run| rests(&run.state))).await?;
+    }
+    scoop.launch(Bill).await?.comes_to(is(RunState::AwaitingSignal)).await?;
+    let positions = scoop.run_positions(&["orders", "bills", "items"].map(str::to_owned)).await?;
+    let mut told: Vec<_> = positions
+        .iter()
+        .map(|it| format!("{} {} {:?} {:?} {}", it.count, it.handler, it.step, it.awaits, it.steps.len()))
+        .collect();
+    told.sort();
+    let expected = [
+        r#"1 bills Some("pay (waiting for signal)") Some("finding.paid") 3"#,
+        "1 orders None None 0",
+        r#"2 orders Some("place") None 2"#,
+    ];
+    assert_eq!(told, expected);
+    assert!(positions.iter().all(|it| it.jump.is_none() && !it.is_capped), "{positions:?}");
+    Ok(())
+}
+
 /// One hierarchy in each state, launched in this order.
 async fn one_of_each(scoop: &Scoop, gate: &Gate) -> Result<[Handle; 5]> {
     let launched = async |plan| scoop.launch(Order { plan }).await;

@@ -1,4 +1,4 @@
-//! Guarantees to users beyond the rows that other participants see.
+//! Guarantees to users beyond the rows that the conformance tests compare.
 
 mod absent_sagas;
 mod activity;

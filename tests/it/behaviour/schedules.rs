@@ -155,7 +155,7 @@ mod times {
         let root = scoop.find(root).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
         assert_eq!(root.tree().await?.runs()[0].handler, "brisk");
-        // As other participants count the runs of a periodic saga.
+        // As the reference implementation counts the runs of a periodic saga.
         let counts = "SELECT DISTINCT e.context::text FROM scoop.message_event e
             JOIN scoop.message m ON m.id = e.message_id WHERE (payload->>'run')::int = 1";
         assert_eq!(db.texts(counts).await, [r#"{"RunCountKey": {"value": 1}}"#]);

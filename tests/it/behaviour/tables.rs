@@ -112,3 +112,53 @@ async fn queries_of_the_page_answer_and_read_by_the_indexes_that_they_name() -> 
     }
     Ok(())
 }
+
+/// The names in backticks.
+fn quoted(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The columns that the page names, with their tables: those in the head of a list, or before it, or in the first cell of a row.
+fn columns_of_the_page() -> Vec<(&'static str, &'static str)> {
+    let (page, _) = PAGE.split_once("## JSON").expect("it has the formats of JSON");
+    let (mut named, mut before, mut tables) = (vec![], vec![], vec![]);
+    for line in page.lines() {
+        let cells: Vec<_> = line.split('|').skip(1).map(quoted).map(Iterator::collect::<Vec<_>>).collect();
+        if let Some(table) = line.strip_prefix("`scoop.") {
+            before = table.split('`').take(1).collect();
+        } else if line.starts_with("| column of both") {
+            tables = vec!["run", "ended_run"];
+        } else if line.starts_with("| column of ") {
+            tables = cells[0].clone();
+        } else if line.starts_with("| column |") {
+            tables = before.clone();
+        } else if line.starts_with("| table |") {
+            tables = vec!["each"];
+        } else if line.is_empty() {
+            tables = vec![];
+        } else if tables == ["each"] && !cells.is_empty() {
+            named.extend(
+                cells[1].iter().flat_map(|column| cells[0].iter().map(move |table| (*table, *column))),
+            );
+        } else if !cells.is_empty() {
+            named
+                .extend(cells[0].iter().flat_map(|column| tables.iter().map(move |table| (*table, *column))));
+        }
+    }
+    named
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_of_the_page_are_in_the_tables() -> Result<()> {
+    let db = Database::new().await;
+    let named = columns_of_the_page();
+    assert!(named.len() > 90, "{named:?}");
+    for (table, column) in named {
+        let there = format!(
+            "SELECT count(*) FROM information_schema.columns
+             WHERE table_schema = 'scoop' AND table_name = '{table}' AND column_name = '{column}'"
+        );
+        assert_eq!(db.number(&there).await, 1, "{table} has no column {column}");
+    }
+    Ok(())
+}

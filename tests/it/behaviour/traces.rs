@@ -278,7 +278,7 @@ async fn step_that_goes_on_with_a_signal_is_linked_to_its_sender() -> Result<()>
     Ok(())
 }
 
-/// The function that a role without rights calls; other participants may leave the span out, or write what is no span.
+/// The function that a role without rights calls; other programs may leave the span out, or write what is no span.
 #[tokio::test]
 async fn signal_from_sql_is_linked_if_it_names_a_span() -> Result<()> {
     let db = Database::new().await;

@@ -12,12 +12,13 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::ready_queue::ReadyQueue;
 use super::row::{EndedRow, RunOutcome, WorkingRow};
-use super::state::State;
+use super::state::{RecordedRow, State};
 use crate::WaitKind;
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
     BELOW_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace, FailureSummary, PageSize,
-    Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WorkerInfo, WorkerSaga,
+    Part, RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunPosition, RunSummary, WorkerInfo,
+    WorkerSaga,
 };
 use crate::repair::RepairAction;
 use crate::store::types::UNKNOWN_MAX;
@@ -95,6 +96,39 @@ impl FindStorage for MemoryStore {
                 count.oldest = Some(count.oldest.map_or(since, |oldest| oldest.min(since)));
             }
             Ok(Counted::first(counts.into_values().collect(), limits.sagas))
+        })
+        .await
+    }
+
+    async fn run_positions(&self, handlers: &[String], limit: usize) -> sqlx::Result<Vec<RunPosition>> {
+        self.run("run_positions", |state| {
+            let rows = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
+            let rows = rows.filter(|row| row.state != RowState::Ended);
+            let mut positions: BTreeMap<_, RunPosition> = BTreeMap::new();
+            for row in rows.filter(|row| handlers.iter().any(|it| **it == *row.handler)) {
+                let definition = row.definition.filter(|_| !row.rolling_back);
+                let recorded = definition.and_then(|it| state.definitions.get(usize::try_from(it - 1).ok()?));
+                let step = row.step.as_ref().filter(|_| recorded.is_some());
+                let jump = row.jump.as_ref().filter(|_| recorded.is_some());
+                let awaits = row.signal.as_ref().map(|signal| signal.name.to_string());
+                let key = (&row.handler, &row.topic, recorded.and(definition), step, jump, awaits.clone());
+                let position = positions.entry(key).or_insert_with(|| RunPosition {
+                    handler: row.handler.to_string(),
+                    topic: row.topic.to_string(),
+                    step: step.cloned(),
+                    jump: jump.cloned(),
+                    steps: recorded.map(RecordedRow::recorded_steps).unwrap_or_default(),
+                    awaits,
+                    count: 0,
+                    is_capped: false,
+                });
+                if position.count == limit {
+                    position.is_capped = true;
+                } else {
+                    position.count += 1;
+                }
+            }
+            Ok(positions.into_values().collect())
         })
         .await
     }

@@ -358,7 +358,7 @@ impl State {
         settled(state, give_up_at)
     }
 
-    /// Records the events: a microsecond apart and in order, since participants order events by time.
+    /// Records the events: a microsecond apart and in order, since readers order events by time.
     fn write(&mut self, step: &SettleStep<'_>) {
         let SettleStep { settlement, identifier, held, .. } = step;
         for row in &settlement.events {

@@ -23,8 +23,8 @@ use crate::engine::IDENTIFIER_PREFIX;
 use crate::find::{
     BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
     FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part,
-    RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunSummary, WaitKind, WorkerInfo, WorkerSaga,
-    first_id_of,
+    RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunPosition, RunSummary, WaitKind, WorkerInfo,
+    WorkerSaga, first_id_of,
 };
 use crate::store::{DueStorage, FindStorage, RowState};
 use crate::util::format::system_time;
@@ -153,6 +153,25 @@ impl FindStorage for PostgresStore {
             })
         };
         counted(&rows, read)
+    }
+
+    async fn run_positions(&self, handlers: &[String], limit: usize) -> sqlx::Result<Vec<RunPosition>> {
+        let query = sqlx::query(self.sql.run_positions.clone()).bind(handlers).bind(stored(limit));
+        let rows = query.all(&self.sessions).await?;
+        let read = |row: &PgRow| -> sqlx::Result<RunPosition> {
+            let Json(steps) = row.try_get("steps")?;
+            Ok(RunPosition {
+                handler: row.try_get("handler")?,
+                topic: row.try_get("topic")?,
+                step: row.try_get("step")?,
+                jump: row.try_get("jump")?,
+                steps,
+                awaits: row.try_get("signal")?,
+                count: count(row, "count")?,
+                is_capped: row.try_get("is_capped")?,
+            })
+        };
+        rows.iter().map(read).collect()
     }
 
     async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> sqlx::Result<Counted> {

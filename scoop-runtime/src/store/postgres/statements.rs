@@ -270,6 +270,7 @@ statements! {
     run_page_finished,
     run_page_stuck,
     run_page_unfinished,
+    run_positions,
     run_read_repair,
     run_release,
     run_repair,

@@ -57,4 +57,36 @@ impl Count {
     }
 }
 
+#[derive(Serialize, Deserialize)]
+struct Borrow;
+
+#[command(entity = Stock)]
+impl Borrow {
+    fn key(&self) -> u64 {
+        7
+    }
+
+    fn decide(&self, _: &Stock, id: &uuid::Uuid) -> Decision<Reserved> {
+        Decision::Accepted(Reserved)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Weigh;
+
+#[command(entity = Stock)]
+impl Weigh {
+    fn key(&self) -> u64 {
+        7
+    }
+
+    async fn fetch(&self, _: &mut Scope<'_>) -> Result<u32> {
+        Ok(7)
+    }
+
+    fn decide(&self, _: &Stock, id: uuid::Uuid, _: &u32) -> Decision<Reserved> {
+        Decision::Accepted(Reserved)
+    }
+}
+
 fn main() {}

@@ -270,7 +270,11 @@ async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
     execute("ALTER TABLE scoop.run SET (autovacuum_enabled = false)").await;
     execute(SLEEPING_RUNS).await;
     execute("VACUUM ANALYZE scoop.run").await;
-    for (statement, values) in [("run_count_unfinished", "100, NULL"), ("run_page_stuck", "NULL, NULL, 50")] {
+    for (statement, values) in [
+        ("run_count_unfinished", "100, NULL"),
+        ("run_positions", "'{ship}', 100"),
+        ("run_page_stuck", "NULL, NULL, 50"),
+    ] {
         let blocks = blocks_of(&pool, statement, values).await;
         assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");
     }

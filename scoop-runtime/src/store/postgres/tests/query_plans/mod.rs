@@ -31,7 +31,7 @@ use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 103] = [
+const HOT: [&str; 104] = [
     "run_retry_stuck",
     "run_claim",
     "limit_lock",
@@ -111,6 +111,7 @@ const HOT: [&str; 103] = [
     "run_page_finished",
     "run_count_finished",
     "run_count_unfinished",
+    "run_positions",
     "failed_runs",
     "event_insert_operator",
     "run_contents",
@@ -370,6 +371,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
+        "run_positions" => ("text[], bigint", "'{ship}', 100"),
         "failed_runs" => ("timestamptz, uuid, bigint, bigint, bigint", "NULL, NULL, 50, 10, 100"),
         "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "event_insert_operator" => ("jsonb, text, timestamptz, uuid", "'[]', '', now(), gen_random_uuid()"),
