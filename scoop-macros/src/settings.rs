@@ -123,6 +123,11 @@ impl Settings {
         self.find(key).is_some_and(|setting| matches!(setting.value, Value::Nested(_)))
     }
 
+    /// Whether `key` is given without a value.
+    pub(crate) fn is_bare(&self, key: &str) -> bool {
+        self.find(key).is_some_and(|setting| matches!(setting.value, Value::Missing))
+    }
+
     /// The tokens given for `key` in parentheses.
     pub(crate) fn tokens(&self, key: &str, example: &str, errors: &mut Errors) -> Option<TokenStream> {
         let setting = self.find(key)?;

@@ -1,9 +1,10 @@
 -- Hands a run over that the definition at hand cannot continue: to the newest definition of a living worker that has
--- not refused it. If there is none, the run is stuck, with the reason and since when, or nothing changes. Each
+-- not refused it, or to one certain definition only. If there is none, the run is stuck, with the reason and since when, or nothing changes. Each
 -- settlement clears the reason; so without one the run has progressed since the refusals, and definitions that refused
 -- it then may continue it now.
 -- Locks: the row of that worker, as a claim does, so that it does not end unnoticed; then the row of run.
--- $1 root, $2 id, $3 epoch, $4 reason, $5 the definition that refuses it, $6 whether it may be stuck
+-- $1 root, $2 id, $3 epoch, $4 reason, $5 the definition that refuses it, $6 whether it may be stuck, $7 the only
+-- definition that may have it, null for any
 WITH refused AS MATERIALIZED (
     SELECT CASE WHEN r.reason IS NULL THEN ARRAY[$5::int]
         -- the element at a time, so that a forged list of several dimensions does no harm
@@ -18,7 +19,7 @@ target AS MATERIALIZED (
     JOIN scoop.worker w ON r.handler = ANY (w.handlers)
     CROSS JOIN LATERAL unnest(w.topics, w.handlers, w.definitions) AS own (topic, handler, definition)
     WHERE r.root = $1 AND r.id = $2 AND own.handler = r.handler AND own.topic = r.topic
-      AND own.definition <> ALL (refused.definitions)
+      AND own.definition <> ALL (refused.definitions) AND ($7::int IS NULL OR own.definition = $7)
     ORDER BY w.started_at DESC, w.id DESC
     LIMIT 1
     FOR KEY SHARE OF w

@@ -16,7 +16,7 @@ use self::messages::{join_constant, messages};
 use self::retry_and_timeouts::{durations, retry};
 use self::steps::{definition, step_enum, step_path};
 use super::limits::{Key, Limit, Limits, Rate};
-use super::model::{AwaitsCall, Call, Delivery, Outline, ReturnKind, Saga, Step, Value};
+use super::model::{AwaitsCall, Call, Delivery, Outline, Pin, ReturnKind, Saga, Step, Value};
 use super::schedule;
 use crate::names;
 
@@ -68,8 +68,15 @@ pub(super) fn stub(outline: &Outline) -> TokenStream {
 
 fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let (ty, step_enum) = (&outline.ty, &step_path(outline));
-    let Saga { name, was, message, filter, schedule, limits, wait, steps } = saga;
+    let Saga { name, was, message, filter, schedule, limits, wait, pin, steps } = saga;
     let (limits, limit_key) = (constant(limits), limit_key(message, limits));
+    let pin = pin.map(|pin| {
+        let pin = match pin {
+            Pin::WhileLiving => quote!(WhileLiving),
+            Pin::Always => quote!(Always),
+        };
+        quote!(const PIN: ::scoop::__private::Pin = ::scoop::__private::Pin::#pin;)
+    });
     let former_names =
         (!was.is_empty()).then(|| quote!(const FORMER_NAMES: &'static [&'static str] = &[#(#was),*];));
     let topic = match (schedule, filter) {
@@ -120,6 +127,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #retry
             #sleep
             #wait
+            #pin
             #value_shapes
             #invoke
             #due

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{GenericArgument, Ident, LitStr, Meta, PathArguments, Type};
+use syn::{Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Meta, PathArguments, Type};
 
 use super::awaits::Awaits;
 use super::delivery;
@@ -63,7 +63,16 @@ pub(super) struct Saga {
     pub(super) limits: Limits,
     /// The function that returns the strategy of its launches.
     pub(super) wait: Option<TokenStream>,
+    /// How long runs stay with the definition under which they began.
+    pub(super) pin: Option<Pin>,
     pub(super) steps: Vec<Step>,
+}
+
+/// How long runs stay with the definition under which they began.
+#[derive(Clone, Copy)]
+pub(super) enum Pin {
+    WhileLiving,
+    Always,
 }
 
 /// A step: its functions and its settings.
@@ -111,6 +120,19 @@ pub(super) struct Value {
     pub(super) step: String,
 }
 
+/// `pin`, `pin = "always"`.
+fn pin(settings: &Settings, errors: &mut Errors) -> Option<Pin> {
+    if settings.is_bare("pin") {
+        return Some(Pin::WhileLiving);
+    }
+    let takes = "nothing or `\"always\"`: write `pin`, and a run stays with the definition under which it began \
+                 while a process has that; or `pin = \"always\"`, and it is stuck without one";
+    settings.expression("pin", takes, errors, |value| match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if text.value() == "always" => Some(Pin::Always),
+        _ => None,
+    })
+}
+
 /// The outline, unless the type has no name, and the saga, unless there were errors.
 pub(super) fn check(
     arguments: TokenStream,
@@ -127,6 +149,7 @@ pub(super) fn check(
     let was: Vec<_> = names::former(Kind::Saga, &settings, &name, errors).iter().map(LitStr::value).collect();
     let limits = limits::read(&settings, block, errors);
     let wait = wait::function(&settings, errors);
+    let pin = pin(&settings, errors);
     let schedule = schedule::read(&settings, errors)
         .map(|schedule| (schedule, schedule::topic(&name, written_name.as_ref(), &ident, errors)));
     if let Some(key) = settings.key("was").filter(|_| schedule.is_some()) {
@@ -170,7 +193,7 @@ pub(super) fn check(
         variants,
     };
     let message = message.filter(|_| errors.is_empty());
-    let saga = message.map(|message| Saga { name, was, message, filter, schedule, limits, wait, steps });
+    let saga = message.map(|message| Saga { name, was, message, filter, schedule, limits, wait, pin, steps });
     (Some(outline), saga)
 }
 

@@ -22,8 +22,8 @@ use crate::errors::Errors;
 use crate::names::did_you_mean;
 use crate::settings::Settings;
 
-/// The settings of `#[saga]`: its names, its limits, the strategy of its launches, and its schedule.
-pub(super) const KEYS: [&str; 12] = [
+/// The settings of `#[saga]`: its names, its limits, the strategy of its launches, its pin, and its schedule.
+pub(super) const KEYS: [&str; 13] = [
     "name",
     "was",
     "concurrency",
@@ -31,6 +31,7 @@ pub(super) const KEYS: [&str; 12] = [
     "rate",
     "queue",
     "wait",
+    "pin",
     "every",
     "cron",
     "zone",

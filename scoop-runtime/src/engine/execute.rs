@@ -6,11 +6,11 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Conclusion, Continuation, Failure, Run, Tried, Wait};
+use scoop_core::{Conclusion, Continuation, Definition, Failure, Run, Tried, Wait};
 
 use super::decisions::{decide, is_decision};
 use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
-use super::handover::{IfRefused, hand_to_another};
+use super::handover::{IfRefused, hand_over, hand_to_another};
 use super::reconcile::report_recorded;
 use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
@@ -23,6 +23,7 @@ use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use super::wait_strategy::{decide_wait, failed_launches, wait_for_left};
 use super::wakeups::Delivery;
 use crate::bug::{Bug, is_injected};
+use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
 use crate::store::join::recorders;
 use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
@@ -113,6 +114,9 @@ pub(super) async fn drive_as(
 
 /// Reads the definitions under which the run completed its newest step, and under which steps were tried.
 async fn position(engine: &Engine, execution: &mut Execution, tried_under: &[i32]) -> Result<(), Exit> {
+    if let Some(exit) = pinned(engine, execution) {
+        return Err(exit);
+    }
     execution.run.recorded = recorded(engine, &execution.saga, execution.definition).await?;
     if execution.attempt() > 0 {
         execution.interrupted = interrupted(engine, execution).await?;
@@ -160,6 +164,9 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
         }
         Exit::SignalRefused(why) => await_another_signal(engine, execution, &why, flight).await,
         Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,
+        Exit::Pinned { definition, otherwise } => {
+            keep_with(engine, execution, definition, otherwise, flight).await;
+        }
         Exit::UnfitReply { why, reply_type } => {
             match add_reply_type(engine, &execution.saga, &reply_type).await {
                 Ok(()) => refuse(engine, execution, &why, flight).await,
@@ -183,6 +190,48 @@ async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFli
         }
         SetAside::HandedOver => execution.handed_over(&execution.step(), why),
         SetAside::Void => {}
+    }
+    drop(flight);
+}
+
+/// The definition under which a run of a pinned saga began, if it stays with that: another one than that at hand.
+fn pinned(engine: &Engine, execution: &Execution) -> Option<Exit> {
+    let Definition { topic, saga, .. } = &execution.saga.definition;
+    // Another definition has refused a run that is reserved. Any one may begin an execution.
+    let has_begun = !execution.reserved && execution.run.last.is_some();
+    let pin = Some(execution.saga.handler.pin()).filter(|pin| *pin != Pin::None && has_begun)?;
+    let definition = execution.definition.filter(|began| *began != engine.topology.number_of(saga))?;
+    let otherwise = match pin {
+        Pin::Always => IfRefused::Stuck,
+        _ if engine.topology.has_living(topic, saga, definition) => IfRefused::Keep,
+        _ => return None,
+    };
+    Some(Exit::Pinned { definition, otherwise })
+}
+
+/// Hands the run to a program with the definition under which it began.
+async fn keep_with(
+    engine: &Engine,
+    execution: &Execution,
+    definition: i32,
+    otherwise: IfRefused,
+    flight: InFlightGuard,
+) {
+    let (key, saga) = (execution.key, &execution.saga.definition.saga);
+    let why = Why::from(format!(
+        "it began under definition {definition} of its saga, which is pinned: start a program with that"
+    ));
+    match hand_over(engine, key, saga, &why.recorded, otherwise, Some(definition)).await {
+        SetAside::Stuck => {
+            execution.span.is_stuck();
+            telemetry::stuck(execution.at(&execution.step()), why.logged());
+        }
+        SetAside::HandedOver => execution.handed_over(&execution.step(), &why),
+        // That program has ended meanwhile: the next claim knows.
+        SetAside::Void => {
+            release(engine, Release::at_once(key), flight).await;
+            return;
+        }
     }
     drop(flight);
 }

@@ -10,12 +10,14 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::handover::IfRefused;
 use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::boundary::Held;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_contents;
+use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, HierarchyFlags, micros_of};
 use crate::telemetry::metrics::TimedStep;
@@ -66,7 +68,8 @@ impl Execution {
     /// Whether to hand it back: this worker stops, another one has a newer definition, or the saga is paused.
     pub(super) fn is_left(&self, engine: &Engine) -> bool {
         let Definition { topic, saga, .. } = &self.saga.definition;
-        let superseded = !self.reserved && engine.topology.is_superseded(topic, saga);
+        let stays = self.reserved || self.saga.handler.pin() != Pin::None;
+        let superseded = !stays && engine.topology.is_superseded(topic, saga);
         let paused = engine.topology.is_paused(topic, saga) && !is_injected(Bug::ClaimPaused);
         superseded || paused || engine.stopping.is_cancelled()
     }
@@ -155,6 +158,8 @@ pub(super) enum Exit {
     Retry { why: Why, pause: Duration },
     /// No definition at hand can continue it.
     Stuck(Why),
+    /// It stays with this definition, under which it began.
+    Pinned { definition: i32, otherwise: IfRefused },
     /// It has a reply that this program cannot decode as a value of this type.
     UnfitReply { why: Why, reply_type: String },
     /// Its step cannot read the signal that came: it waits for another one.

@@ -20,9 +20,21 @@ pub(super) async fn hand_to_another(
     reason: &str,
     otherwise: IfRefused,
 ) -> SetAside {
+    hand_over(engine, key, saga, reason, otherwise, None).await
+}
+
+/// The same, or to this definition only.
+pub(super) async fn hand_over(
+    engine: &Engine,
+    key: ClaimKey,
+    saga: &str,
+    reason: &str,
+    otherwise: IfRefused,
+    only: Option<i32>,
+) -> SetAside {
     let (worker, definition) = (engine.worker, engine.topology.number_of(saga));
     let or_stuck = otherwise == IfRefused::Stuck;
-    match engine.store.mark_stuck(Refusing { key, reason, worker, definition, or_stuck }).await {
+    match engine.store.mark_stuck(Refusing { key, reason, worker, definition, or_stuck, only }).await {
         Ok(set) => {
             // A handler of `Failed` has a new run if it is stuck.
             if set != SetAside::Void {

@@ -57,6 +57,10 @@ pub trait Saga: Send + Sync + Sized + 'static {
     /// Its limits.
     const LIMITS: limits::Limits = limits::Limits::NONE;
 
+    /// Whether its runs stay with the definition under which they began.
+    #[doc(hidden)]
+    const PIN: private::Pin = private::Pin::None;
+
     /// Its schedule, if it has one.
     const SCHEDULE: Option<Schedule> = None;
 
@@ -353,6 +357,11 @@ pub trait Handler: Send + Sync + 'static {
     /// See [`Saga::LIMITS`].
     fn limits(&self) -> limits::Limits;
 
+    /// See [`Saga::PIN`].
+    fn pin(&self) -> private::Pin {
+        private::Pin::None
+    }
+
     /// See [`Saga::limit_key`].
     fn limit_key(&self, message: &(dyn Any + Send + Sync)) -> Option<String>;
 
@@ -448,6 +457,10 @@ impl<S: Saga> Handler for S {
 
     fn limits(&self) -> limits::Limits {
         S::LIMITS
+    }
+
+    fn pin(&self) -> private::Pin {
+        S::PIN
     }
 
     fn limit_key(&self, message: &(dyn Any + Send + Sync)) -> Option<String> {

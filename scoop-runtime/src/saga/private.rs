@@ -29,6 +29,17 @@ pub use crate::saga::{
     EntityRegistration, Handled, HandledMessage, Handler, Registration, RetryTarget, Saga, Step, StepEnd,
 };
 
+/// Whether runs of a saga stay with the definition under which they began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pin {
+    /// The newest definition continues them.
+    None,
+    /// As long as a process with it lives.
+    WhileLiving,
+    /// Always: without such a process they are stuck.
+    Always,
+}
+
 /// The result of decoding.
 pub type Decoded<T> = serde_json::Result<T>;
 

@@ -93,6 +93,8 @@ pub(crate) struct Refusing<'a> {
     pub(crate) definition: i32,
     /// Whether it is stuck if no living worker has another definition; otherwise the claim of it stays.
     pub(crate) or_stuck: bool,
+    /// The only definition that may have it.
+    pub(crate) only: Option<i32>,
 }
 
 /// The result for a run that a program cannot continue.

@@ -91,6 +91,7 @@ mod panics;
 mod parent_resume;
 mod paused;
 mod paused_rows;
+mod pinned;
 mod priorities;
 mod priorities_rows;
 mod processes;

@@ -30,6 +30,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
+use crate::saga::private::Pin;
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{
     Lanes, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, PublishedDefinition, PublishedStep,
@@ -78,6 +79,8 @@ struct View {
     superseded: Vec<(String, String)>,
     /// The sagas of this program of which living workers have several definitions.
     contested: Vec<String>,
+    /// The definitions that other workers have of pinned sagas of this program, with topics and names.
+    pinned: BTreeSet<(String, String, i32)>,
     /// The topics and names of the sagas of this program that are paused.
     paused: Vec<(String, String)>,
 }
@@ -189,6 +192,11 @@ impl TopologyCache {
         !self.view().paused.is_empty()
     }
 
+    /// Whether a living worker has this definition of a pinned saga, for messages on this topic.
+    pub(super) fn has_living(&self, topic: &str, saga: &str, definition: i32) -> bool {
+        self.view().pinned.contains(&(topic.to_owned(), saga.to_owned(), definition))
+    }
+
     /// Whether living workers have several definitions of a saga of this program.
     pub(super) fn is_contested(&self, saga: &str) -> bool {
         self.view().contested.iter().any(|name| name == saga)
@@ -224,6 +232,9 @@ impl TopologyCache {
                 let this = (living.started_at, living.id, *definition);
                 let newest = newest.entry((topic, handler)).or_insert((this.0, this.1, this.2, false));
                 newest.3 |= newest.2 != *definition;
+                if mine.sagas.find(topic, handler).is_some_and(|saga| saga.handler.pin() != Pin::None) {
+                    view.pinned.insert((topic.clone(), handler.clone(), *definition));
+                }
                 if (this > (newest.0, newest.1, newest.2)) != is_injected(Bug::OlderWins) {
                     (newest.0, newest.1, newest.2) = this;
                 }

@@ -99,7 +99,7 @@ impl DefinitionStorage for MemoryStore {
     }
 
     async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
-        let Refusing { key, reason, definition, or_stuck, .. } = refusal;
+        let Refusing { key, reason, definition, or_stuck, only, .. } = refusal;
         self.run("set_aside", |state| {
             let Some(row) = state.claimed_under(key) else {
                 return Ok(SetAside::Void);
@@ -109,7 +109,7 @@ impl DefinitionStorage for MemoryStore {
             let moved_on = row.reason.is_none();
             let mut refused_by = if moved_on { vec![] } else { row.refused_by.clone() };
             refused_by.push(definition);
-            let target = state.newest_definition(&topic, &handler, &refused_by);
+            let target = state.newest_definition(&topic, &handler, &refused_by, only);
             if target.is_none() && !or_stuck {
                 return Ok(SetAside::Void);
             }
@@ -143,7 +143,13 @@ impl State {
     }
 
     /// The definition of the worker that started last, of those that are not among the `refused`.
-    fn newest_definition(&self, topic: &str, handler: &str, refused: &[i32]) -> Option<i32> {
+    fn newest_definition(
+        &self,
+        topic: &str,
+        handler: &str,
+        refused: &[i32],
+        only: Option<i32>,
+    ) -> Option<i32> {
         let of_worker = |(id, worker): (&Uuid, &Worker)| {
             let at = worker.position(topic, handler)?;
             Some((worker.started_at, *id, worker.definitions[at]))
@@ -151,6 +157,7 @@ impl State {
         let known = self.workers.iter().filter_map(of_worker);
         known
             .filter(|(.., definition)| !refused.contains(definition))
+            .filter(|(.., definition)| only.is_none_or(|only| only == *definition))
             .max()
             .map(|(.., definition)| definition)
     }

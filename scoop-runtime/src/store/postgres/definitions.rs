@@ -120,6 +120,7 @@ impl DefinitionStorage for PostgresStore {
             .bind(refusal.reason.replace('\0', ""))
             .bind(refusal.definition)
             .bind(refusal.or_stuck)
+            .bind(refusal.only)
             .first_on(&mut tx)
             .await?;
         tx.commit().await?;
