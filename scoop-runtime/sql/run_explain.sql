@@ -66,7 +66,7 @@ SELECT {unfinished_shown},
            SELECT h.id || ' ' || h.phase FROM (
                SELECT h.id, scoop.phase(h) AS phase FROM scoop.run h
                WHERE h.state = ANY (CASE WHEN l.serial THEN '{running,waiting,stuck,failed}' ELSE '{running}' END::scoop.run_state[])
-                 AND h.handler = ANY (l.handlers) AND l.concurrency IS NOT NULL AND h.id >= '00000000-0000-0000-0000-000000000000'
+                 AND h.state <> 'ended' AND h.handler = ANY (l.handlers) AND l.concurrency IS NOT NULL AND h.id >= '00000000-0000-0000-0000-000000000000'
                  AND (NOT l.concurrency_by_key OR h.limit_key = u.limit_key)
                UNION ALL
                SELECT h.id, scoop.phase(h) FROM scoop.run h

@@ -1,5 +1,5 @@
 -- Claims the first $5 runs of `queue`, as run_claim.sql says: `result`. A run is found by its place: `state::text` rules out the index
--- of ready runs, which may have many dead entries. {counted} is what else a claim under a key writes.
+-- of ready runs, which may have many dead entries. {counted} is what differs under a key.
 taken AS (
     SELECT r.ctid
     FROM queue
@@ -16,7 +16,6 @@ claimed AS (
         epoch = r.epoch + 1,
         awaited = NULL,{counted}
         queued_at = coalesce(r.queued_at, r.parked_since, r.ready_at),
-        began_at = coalesce(r.began_at, clock_timestamp()),
         last_event_at = greatest(clock_timestamp(), r.last_event_at + interval '1 microsecond')
     WHERE r.ctid = ANY (ARRAY(SELECT ctid FROM taken))
     RETURNING r.*

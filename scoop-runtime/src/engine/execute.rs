@@ -10,7 +10,7 @@ use scoop_core::{Conclusion, Continuation, Definition, Failure, Run, Tried, Wait
 
 use super::decisions::{decide, is_decision};
 use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
-use super::handover::{IfRefused, hand_over, hand_to_another};
+use super::handover::{IfRefused, hand_over};
 use super::reconcile::report_recorded;
 use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
@@ -167,6 +167,10 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
         Exit::Pinned { definition, otherwise } => {
             keep_with(engine, execution, definition, otherwise, flight).await;
         }
+        // The types would make another definition, to which no run is pinned.
+        Exit::UnfitReply { why, .. } if execution.is_pinned() => {
+            refuse(engine, execution, &why, flight).await
+        }
         Exit::UnfitReply { why, reply_type } => {
             match add_reply_type(engine, &execution.saga, &reply_type).await {
                 Ok(()) => refuse(engine, execution, &why, flight).await,
@@ -183,7 +187,9 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
 /// Hands the run over to a program that can continue it.
 async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFlightGuard) {
     let saga = &execution.saga.definition.saga;
-    match hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Stuck).await {
+    let is_fixed = execution.is_pinned() && execution.saga.handler.pin() == Pin::Always;
+    let only = execution.definition.filter(|_| is_fixed);
+    match hand_over(engine, execution.key, saga, &why.recorded, IfRefused::Stuck, only).await {
         SetAside::Stuck => {
             execution.span.is_stuck();
             telemetry::stuck(execution.at(&execution.step()), why.logged());
@@ -197,12 +203,12 @@ async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFli
 /// The definition under which a run of a pinned saga began, if it stays with that: another one than that at hand.
 fn pinned(engine: &Engine, execution: &Execution) -> Option<Exit> {
     let Definition { topic, saga, .. } = &execution.saga.definition;
-    // Another definition has refused a run that is reserved. Any one may begin an execution.
-    let has_begun = !execution.reserved && execution.run.last.is_some();
-    let pin = Some(execution.saga.handler.pin()).filter(|pin| *pin != Pin::None && has_begun)?;
-    let definition = execution.definition.filter(|began| *began != engine.topology.number_of(saga))?;
-    let otherwise = match pin {
-        Pin::Always => IfRefused::Stuck,
+    // Another definition has refused a run that is reserved.
+    let is_pinned = execution.is_pinned() && !execution.reserved;
+    let definition = execution.definition.filter(|it| is_pinned && *it != engine.topology.number_of(saga))?;
+    let otherwise = match execution.saga.handler.pin() {
+        // One that gives up needs no further step.
+        Pin::Always if !execution.overdue => IfRefused::Stuck,
         _ if engine.topology.has_living(topic, saga, definition) => IfRefused::Keep,
         _ => return None,
     };

@@ -65,11 +65,15 @@ pub(super) struct Execution {
 }
 
 impl Execution {
+    /// Whether it stays with the definition of its newest step. Any one may begin an execution, or undo it.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.saga.handler.pin() != Pin::None && self.run.last.is_some() && !self.run.is_backward()
+    }
+
     /// Whether to hand it back: this worker stops, another one has a newer definition, or the saga is paused.
     pub(super) fn is_left(&self, engine: &Engine) -> bool {
         let Definition { topic, saga, .. } = &self.saga.definition;
-        let stays = self.reserved || self.saga.handler.pin() != Pin::None;
-        let superseded = !stays && engine.topology.is_superseded(topic, saga);
+        let superseded = !self.reserved && !self.is_pinned() && engine.topology.is_superseded(topic, saga);
         let paused = engine.topology.is_paused(topic, saga) && !is_injected(Bug::ClaimPaused);
         superseded || paused || engine.stopping.is_cancelled()
     }

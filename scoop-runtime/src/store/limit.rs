@@ -205,6 +205,12 @@ impl RecordedLimit {
             || self.serial && run.held_key.as_deref() == Some(key)
     }
 
+    /// The key of a run, of which a program has computed this one. A serial run keeps that of its first claim until its end.
+    pub(crate) fn key_of(&self, run: &Candidate, computed: Option<String>) -> String {
+        let held = run.held_key.clone().filter(|_| self.serial || computed.is_none());
+        held.or(computed).unwrap_or_default()
+    }
+
     /// The number of runs of each key that are executed at once.
     pub(crate) fn concurrency_by_key(&self) -> Option<u32> {
         self.concurrency.filter(|limit| limit.is_by_key).map(|limit| limit.most)

@@ -278,3 +278,72 @@ async fn all_runs_of_a_serial_saga_follow_each_other_in_several_processes() -> R
     other.shutdown().await?;
     Ok(())
 }
+
+/// The saga of a newer program, which computes other keys.
+#[derive(Clone, Default)]
+struct NewerTransfers {
+    transfers: Transfers,
+}
+
+#[saga(name = "serial-transfers", serial(by = account))]
+#[subscribes(Transfer)]
+impl NewerTransfers {
+    #[step(rollback = unbook)]
+    async fn book(&self, scope: &mut Scope<'_>, transfer: &Transfer) -> Result<()> {
+        self.transfers.book(scope, transfer).await
+    }
+
+    #[step(awaits(Confirmed, by = number))]
+    async fn confirm(&self, scope: &mut Scope<'_>, transfer: &Transfer, confirmed: &Confirmed) -> Result<()> {
+        self.transfers.confirm(scope, transfer, confirmed).await
+    }
+
+    #[step]
+    async fn archive(&self, _: &mut Scope<'_>, transfer: &Transfer) -> Result<()> {
+        self.transfers.notes.add(format!("{} is archived", transfer.key()));
+        Ok(())
+    }
+
+    async fn number(&self, scope: &mut Scope<'_>, transfer: &Transfer) -> Result<String> {
+        self.transfers.number(scope, transfer).await
+    }
+
+    async fn unbook(&self, scope: &mut Scope<'_>, transfer: &Transfer, why: &Failure) -> Result<()> {
+        self.transfers.unbook(scope, transfer, why).await
+    }
+
+    fn account(&self, transfer: &Transfer) -> String {
+        format!("account {}", transfer.account + transfer.number)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_keeps_the_key_of_its_first_claim_in_a_program_that_computes_others() -> Result<()> {
+    let (db, transfers, bookings) = (Database::new().await, Transfers::default(), Bookings::default());
+    bookings.gate.open(9);
+    let former = start(&db, &transfers, &bookings).await?;
+    let first = former.launch(transfer(7, 1)).await?;
+    in_phase(&former, &first, RunPhase::AwaitingSignal).await;
+    let second = former.launch(transfer(7, 2)).await?;
+    limited(&former, 1).await;
+    former.shutdown().await?;
+    let newer = db.scoop().only::<NewerTransfers>().only::<Bookings>().poll_interval(NEVER);
+    let newer = newer.provide(NewerTransfers { transfers: transfers.clone() }).provide(bookings);
+    let newer = newer.start().await?;
+    // The keys of the newer program are other ones, and those of the former one count where runs have them.
+    confirm(&newer, transfer(7, 1)).await?;
+    confirm(&newer, transfer(7, 2)).await?;
+    assert_eq!(newer.find(first.id()).await?.ends().await?, Outcome::Committed);
+    assert_eq!(newer.find(second.id()).await?.ends().await?, Outcome::Committed);
+    let expected = [
+        "7.1 books",
+        "7.1 is confirmed",
+        "7.1 is archived",
+        "7.2 books",
+        "7.2 is confirmed",
+        "7.2 is archived",
+    ];
+    assert_eq!(transfers.notes.all(), expected);
+    newer.shutdown().await?;
+    Ok(())
+}

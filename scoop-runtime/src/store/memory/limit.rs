@@ -37,7 +37,7 @@ impl LimitStorage for MemoryStore {
                     change.all_names.iter().for_each(|name| drop(state.leases.remove(name)));
                 }
                 change.apply(&mut state.limits);
-                state.unpark_all(&change.unparked_handlers);
+                state.forget_keys(&change.unparked_handlers);
                 if let Some(mut rates) = rates {
                     rates.values_mut().for_each(|rate| rate.has_parked = false);
                     state.rates.insert(change.saga.clone(), rates);
@@ -123,7 +123,7 @@ impl State {
                 let candidate = self.candidate(run)?;
                 let key = (request.key_of)(&candidate);
                 unkeyed.extend(key.is_none().then_some(candidate.id));
-                let key = key.or_else(|| candidate.held_key.clone()).unwrap_or_default();
+                let key = limit.key_of(&candidate, key);
                 Some((candidate, key))
             });
             let (candidates, usage): (Vec<(_, String)>, _) = (candidates.collect(), self.usage(limit));
@@ -149,10 +149,9 @@ impl State {
                 returned.claim(&key);
                 let run = (candidate.root, candidate.id);
                 let claimed = self.take_ready(run, request, Some(candidate.counted_key(&key)));
-                let counts = limit.concurrency_by_key().is_some();
-                all.runs.extend(claimed.map(|claimed| {
-                    Ok(ClaimedRun { limit_key: claimed.limit_key.clone().filter(|_| counts), ..claimed })
-                }));
+                // The end of one that does not count leads to the next one, too.
+                let limit_key = Some(key).filter(|_| limit.concurrency_by_key().is_some());
+                all.runs.extend(claimed.map(|claimed| Ok(ClaimedRun { limit_key, ..claimed })));
             }
             self.record_begun(limit, changes);
             all.is_reached = all.runs.len() - before >= room;
@@ -423,6 +422,19 @@ impl State {
         runs.len()
     }
 
+    /// Returns all parked runs of these handlers to their queues, and takes the keys of all, for other ones.
+    fn forget_keys(&mut self, handlers: &[String]) {
+        self.unpark_all(handlers);
+        let rows = self.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
+        let is_keyed = |row: &&WorkingRow| {
+            row.limit_key.is_some() && handlers.iter().any(|handler| **handler == *row.handler)
+        };
+        let keyed: Vec<_> = rows.filter(is_keyed).map(|row| (row.root(), row.id())).collect();
+        for run in keyed {
+            self.change(run, |row| row.limit_key = None);
+        }
+    }
+
     /// Returns all parked runs of these handlers to their queues.
     fn unpark_all(&mut self, handlers: &[String]) {
         let parked =
@@ -446,11 +458,15 @@ impl State {
         request: &LimitedRequest<'_>,
         key: Option<Option<String>>,
     ) -> Option<ClaimedRun> {
-        self.row(run).filter(|row| self.is_due(row))?;
-        if let Some(key) = key.clone() {
-            self.change(run, |row| (row.limit_key, row.parked_since) = (key, None));
-        }
+        let began_at = self.row(run).filter(|row| self.is_due(row))?.began_at;
         let claimed = self.take(run, request.claimer.worker, &request.claimer.identifier.into())?;
-        Some(ClaimedRun { limit_key: key.flatten(), ..claimed })
+        if let Some(key) = key {
+            self.change(run, |row| {
+                // One without a key only ends, and does not begin.
+                row.began_at = row.began_at.filter(|_| key.is_some()).or(began_at);
+                (row.limit_key, row.parked_since) = (key, None);
+            });
+        }
+        Some(claimed)
     }
 }

@@ -297,7 +297,7 @@ impl PostgresStore {
             && Instant::now() < until
         {
             let from = LimitedRequest { cursors: &cursors, ..*request };
-            let found = self.candidates(tx, &from, asked, only, until).await;
+            let found = self.candidates(tx, (limit, &from), asked, only, until).await;
             let mut found = found.map_err(ClaimError::of_runs)?;
             let (candidates, is_cut) = (std::mem::take(&mut found.runs), found.is_cut);
             let is_full = candidates.len() == asked || is_cut;
@@ -579,7 +579,7 @@ impl PostgresStore {
     async fn candidates(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        request: &LimitedRequest<'_>,
+        (limit, request): (&RecordedLimit, &LimitedRequest<'_>),
         count: usize,
         only: Option<&[Uuid]>,
         until: Instant,
@@ -633,7 +633,7 @@ impl PostgresStore {
             if key.is_none() {
                 candidates.unkeyed.insert(candidate.id);
             }
-            let key = key.or_else(|| candidate.held_key.clone()).unwrap_or_default();
+            let key = limit.key_of(&candidate, key);
             candidates.runs.push((candidate, key));
         }
         Ok(candidates)
@@ -667,9 +667,12 @@ impl PostgresStore {
         if runs.is_empty() {
             return Ok((all, taken));
         }
-        let (roots, ids, _) = columns(runs);
+        let (roots, ids, keys) = columns(runs);
+        let uncounted: BTreeSet<_> =
+            runs.iter().filter(|(run, _)| run.ends_unbegun).map(|(run, _)| run.id).collect();
+        // The end of one that does not count leads to the next one, too.
+        let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys).collect();
         let keys: Vec<_> = runs.iter().map(|(run, key)| run.counted_key(key)).collect();
-        let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys.iter().cloned()).collect();
         let events: Vec<_> = ids.iter().map(|_| ids::now_v7()).collect();
         let rows = sqlx::query(self.sql.limit_claim.clone())
             .bind(claimer.worker)
@@ -683,8 +686,8 @@ impl PostgresStore {
             .await?;
         for row in &rows {
             let id = row.try_get("id")?;
-            let limit_key = key_of.remove(&id).flatten().filter(|_| limit.concurrency_by_key().is_some());
-            if let Some(key) = limit_key.clone() {
+            let limit_key = key_of.remove(&id).filter(|_| limit.concurrency_by_key().is_some());
+            if let Some(key) = limit_key.clone().filter(|_| !uncounted.contains(&id)) {
                 taken.push((row.try_get("root")?, id, key));
             }
             let run = ClaimedRun::from_row(row, claimer.identifier)?;

@@ -29,14 +29,15 @@ type Since = Option<OffsetDateTime>;
 #[derive(Debug, Default)]
 pub(super) struct KnownSaga {
     topology: i64,
-    /// Whether everything was read once.
+    /// Whether the runs that count were read once, and whether the keys with parked runs were.
     is_read: bool,
+    are_keys_read: bool,
     /// The number of the newest known row; none if there is none.
     newest: Option<i64>,
     /// The rows before this one are deleted.
     kept_from: i64,
-    /// The runs that count for the concurrency, each with its root and key. Some may have ended since.
-    running: HashMap<Uuid, (Uuid, String)>,
+    /// The runs that count for the concurrency. Some may have ended since.
+    running: Counted,
     /// How many there were when all were last looked up.
     looked_up: usize,
     /// The keys with parked runs, and since when.
@@ -47,6 +48,41 @@ pub(super) struct KnownSaga {
     returned_by_others: Since,
     /// The same of this process, until it is recorded.
     returned: Since,
+}
+
+/// Runs, by the keys under which they count, with their roots.
+#[derive(Debug, Default)]
+struct Counted {
+    by_key: HashMap<String, HashMap<Uuid, Uuid>>,
+    key_of: HashMap<Uuid, String>,
+}
+
+impl Counted {
+    fn len(&self) -> usize {
+        self.key_of.len()
+    }
+
+    /// The runs of a key, as roots, ids and keys.
+    fn of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (Uuid, Uuid, String)> + 'a {
+        let runs = self.by_key.get(key).into_iter().flatten();
+        runs.map(move |(id, root)| (*root, *id, key.to_owned()))
+    }
+
+    fn insert(&mut self, id: Uuid, root: Uuid, key: String) {
+        self.remove(id);
+        self.by_key.entry(key.clone()).or_default().insert(id, root);
+        self.key_of.insert(id, key);
+    }
+
+    fn remove(&mut self, id: Uuid) {
+        let Some(key) = self.key_of.remove(&id) else { return };
+        if let Some(runs) = self.by_key.get_mut(&key) {
+            runs.remove(&id);
+            if runs.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+    }
 }
 
 /// What a claim has done.
@@ -61,22 +97,19 @@ pub(super) struct Done {
 impl KnownSaga {
     /// The number of runs that count by key, or with an empty key of all.
     fn count(&self, keys: Option<&HashSet<&str>>) -> BTreeMap<String, i64> {
+        let stored = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let Some(keys) = keys else {
-            return [(String::new(), i64::try_from(self.running.len()).unwrap_or(i64::MAX))].into();
+            return [(String::new(), stored(self.running.len()))].into();
         };
-        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-        for (_, key) in self.running.values().filter(|(_, key)| keys.contains(&**key)) {
-            *counts.entry(key.clone()).or_default() += 1;
-        }
-        counts
+        keys.iter().map(|key| ((*key).to_owned(), stored(self.running.of(key).count()))).collect()
     }
 
     /// The runs to be looked up for these keys, and whether these are all.
     fn to_look_up(&self, keys: Option<&HashSet<&str>>) -> (Vec<(Uuid, Uuid, String)>, bool) {
-        let keys = keys.filter(|_| self.running.len() <= 2 * self.looked_up + STALE_MAX);
-        let is_asked = |key: &str| keys.is_none_or(|keys| keys.contains(key));
-        let asked = self.running.iter().filter(|(_, (_, key))| is_asked(key));
-        (asked.map(|(id, (root, key))| (*root, *id, key.clone())).collect(), keys.is_none())
+        match keys.filter(|_| self.running.len() <= 2 * self.looked_up + STALE_MAX) {
+            Some(keys) => (keys.iter().flat_map(|key| self.running.of(key)).collect(), false),
+            None => (self.running.by_key.keys().flat_map(|key| self.running.of(key)).collect(), true),
+        }
     }
 
     /// Whether there may be parked runs of this key, and since when.
@@ -101,7 +134,7 @@ impl KnownSaga {
     /// too many keys are known, or not all are, everything is read again.
     pub(super) fn look_back(&mut self) {
         self.parked.values_mut().for_each(|since| *since = None);
-        self.is_read &= !self.has_more_keys && self.parked.len() <= STALE_MAX;
+        self.are_keys_read &= !self.has_more_keys && self.parked.len() <= STALE_MAX;
     }
 
     /// Since when runs are ready that other processes have returned: the next look has to begin there.
@@ -148,7 +181,14 @@ impl PostgresStore {
         let keys = keys.map(|keys| keys.iter().map(String::as_str).collect::<HashSet<_>>());
         let keys = keys.as_ref();
         if !self.follow_known(tx, limit, known, keys).await? {
-            self.read_all(tx, (limit, lanes), known).await?;
+            self.read_running(tx, limit, known).await?;
+            known.are_keys_read = false;
+        }
+        if limit.is_by_key() && !known.are_keys_read {
+            let page = self.parked_keys(tx, limit, lanes, "").await?;
+            known.has_more_keys = page.len() > PAGE_MAX;
+            known.parked = page.into_iter().map(|(key, _)| (key, None)).collect();
+            known.are_keys_read = true;
         }
         Ok(known.count(keys))
     }
@@ -193,8 +233,8 @@ impl PostgresStore {
                 continue;
             }
             match (root.zip(id), row.try_get("counts")?) {
-                (Some((root, id)), true) => drop(known.running.insert(id, (root, key))),
-                (Some((_, id)), false) => drop(known.running.remove(&id)),
+                (Some((root, id)), true) => known.running.insert(id, root, key),
+                (Some((_, id)), false) => known.running.remove(id),
                 (None, _) => known.add_parked(key, row.try_get("parked_since")?),
             }
         }
@@ -205,11 +245,11 @@ impl PostgresStore {
         Ok(is_there && new < KEPT)
     }
 
-    /// Reads all runs that count, and the first keys with parked runs.
-    async fn read_all(
+    /// Reads all runs that count.
+    async fn read_running(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        (limit, lanes): (&RecordedLimit, &Lanes),
+        limit: &RecordedLimit,
         known: &mut KnownSaga,
     ) -> sqlx::Result<()> {
         let counted = limit.concurrency.map_or(&[][..], |_| &limit.of.handlers);
@@ -217,21 +257,16 @@ impl PostgresStore {
             sqlx::query(self.sql.limit_running.clone()).bind(&limit.of.saga).bind(counted).bind(limit.serial);
         let rows = read.all_on(tx).await?;
         known.newest = rows.first().map(|row| row.try_get("number")).transpose()?.flatten();
-        known.running.clear();
+        known.running = Counted::default();
         let is_by_key = limit.concurrency_by_key().is_some();
         for row in &rows {
             let (id, key): (Option<Uuid>, Option<String>) = (row.try_get("id")?, row.try_get("key")?);
             // One without a key was claimed before there was a limit by key.
             if let Some(id) = id.filter(|_| !is_by_key || key.is_some()) {
-                known.running.insert(id, (row.try_get("root")?, key.unwrap_or_default()));
+                known.running.insert(id, row.try_get("root")?, key.unwrap_or_default());
             }
         }
         (known.looked_up, known.is_read) = (known.running.len(), true);
-        if limit.is_by_key() {
-            let page = self.parked_keys(tx, limit, lanes, "").await?;
-            known.has_more_keys = page.len() > PAGE_MAX;
-            known.parked = page.into_iter().map(|(key, _)| (key, None)).collect();
-        }
         Ok(())
     }
 
@@ -256,7 +291,7 @@ impl PostgresStore {
             ids.push(Some(id));
             keys.push(key.clone());
             since.push(None);
-            known.running.insert(id, (root, key));
+            known.running.insert(id, root, key);
         }
         for (key, at) in parked {
             roots.push(None);
@@ -293,14 +328,18 @@ mod tests {
     use super::*;
 
     fn running(count: u128) -> KnownSaga {
-        let run = |number| (Uuid::from_u128(number), (Uuid::nil(), (number % 2).to_string()));
-        KnownSaga { running: (0..count).map(run).collect(), ..KnownSaga::default() }
+        let mut known = KnownSaga::default();
+        for number in 0..count {
+            known.running.insert(Uuid::from_u128(number), Uuid::nil(), (number % 2).to_string());
+        }
+        known
     }
 
     #[test]
     fn runs_are_counted_under_the_asked_keys_or_together() {
         let known = running(5);
-        assert_eq!(known.count(Some(&["1", "2"].into())), [("1".into(), 2)].into());
+        let counts = known.count(Some(&["1", "2"].into()));
+        assert_eq!(counts, [("1".into(), 2), ("2".into(), 0)].into());
         assert_eq!(known.count(None), [(String::new(), 5)].into());
     }
 
@@ -336,16 +375,16 @@ mod tests {
     #[test]
     fn look_at_whole_queues_begins_at_the_first_parked_run_and_with_few_keys() {
         let at = OffsetDateTime::from_unix_timestamp(5).ok();
-        let mut known = KnownSaga { is_read: true, ..KnownSaga::default() };
+        let mut known = KnownSaga { are_keys_read: true, ..KnownSaga::default() };
         known.add_parked("a".into(), at);
         known.look_back();
-        assert_eq!((known.parked_since("a"), known.is_read), (Some(None), true));
+        assert_eq!((known.parked_since("a"), known.are_keys_read), (Some(None), true));
         known.has_more_keys = true;
         known.look_back();
-        assert!(!known.is_read);
+        assert!(!known.are_keys_read);
         let keys = (0..=STALE_MAX).map(|key| (key.to_string(), at)).collect();
-        let mut known = KnownSaga { is_read: true, parked: keys, ..KnownSaga::default() };
+        let mut known = KnownSaga { are_keys_read: true, parked: keys, ..KnownSaga::default() };
         known.look_back();
-        assert!(!known.is_read);
+        assert!(!known.are_keys_read);
     }
 }

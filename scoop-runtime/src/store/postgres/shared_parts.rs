@@ -6,6 +6,8 @@
 use super::settle_parts::without_comments;
 
 const TAKEN: &str = include_str!("../../../sql/claim/taken.sql");
+/// What a claim without a key writes in place of [`UNDER_KEY`].
+const BEGUN: &str = "        began_at = coalesce(r.began_at, clock_timestamp()),";
 const NEAR_QUEUES: &str = include_str!("../../../sql/claim/near_queues.sql");
 const UNDER_KEY: &str = include_str!("../../../sql/claim/under_key.sql");
 const ENDED_HANDLERS: &str = include_str!("../../../sql/ended/handlers.sql");
@@ -19,7 +21,7 @@ const CLAIMED_RUN: &str = include_str!("../../../sql/claim/claimed_run.sql");
 pub(super) fn complete(text: &str) -> String {
     let taken = |counted: &str| without_comments(TAKEN).replace("{counted}", counted);
     let parts: [(&str, &dyn Fn() -> String); 9] = [
-        ("{taken}", &|| taken("")),
+        ("{taken}", &|| taken(&format!("\n{BEGUN}"))),
         ("{taken_under_key}", &|| taken(&format!("\n{}", without_comments(UNDER_KEY)))),
         ("{claimed_run}", &|| without_comments(CLAIMED_RUN)),
         ("{near_queues}", &|| without_comments(NEAR_QUEUES)),

@@ -241,3 +241,40 @@ async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs()
     drop(reader);
     done(pool).await;
 }
+
+/// Runs of another saga, in all states that a serial run can be in.
+const OF_ANOTHER_SAGA: &str = "
+    INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, state, ready_at, last_event_at)
+    SELECT id, id, ARRAY[id, id], id, 'b', 'another',
+           (ARRAY['ready', 'running', 'waiting', 'stuck', 'failed']::scoop.run_state[])[1 + n % 5], now(), now()
+    FROM generate_series(1, 20000) n CROSS JOIN LATERAL (SELECT md5('another' || n)::uuid AS id) ids;
+    INSERT INTO scoop.run_limit (saga, handlers, concurrency, concurrency_by_key, serial, key_from)
+    VALUES ('saga', '{saga}', 1, true, {serial}, 'k');
+    INSERT INTO scoop.run
+        (root, id, lineage, message_id, topic, handler, state, ready_at, parked_since, limit_key, last_event_at)
+    SELECT id, id, ARRAY[id, id], id, 'a', 'saga', state, '9999-12-31',
+           CASE WHEN number > 2 THEN now() END, 'k', now()
+    FROM (VALUES (1, 'running'::scoop.run_state), (2, 'ready'), (3, 'ready')) AS own (number, state)
+    CROSS JOIN LATERAL (SELECT md5('own' || number)::uuid AS id) ids";
+
+#[tokio::test]
+async fn runs_that_count_for_a_limit_are_read_without_those_of_other_sagas() {
+    for (serial, expected) in [(false, 1), (true, 2)] {
+        let pool = database(&format!("counted_{serial}")).await;
+        launching(&pool).await;
+        let rows = OF_ANOTHER_SAGA.replace("{serial}", &serial.to_string());
+        sqlx::raw_sql(AssertSqlSafe(rows)).execute(&pool).await.unwrap();
+        sqlx::raw_sql("VACUUM ANALYZE scoop.run").execute(&pool).await.unwrap();
+        let blocks = blocks_of(&pool, "limit_running", &format!("'saga', '{{saga}}', {serial}")).await;
+        assert!(blocks < 100, "{blocks} blocks, serial = {serial}");
+        let parked = "SELECT id FROM scoop.run WHERE handler = 'saga' AND parked_since IS NOT NULL";
+        let parked: Uuid = sqlx::query_scalar(parked).fetch_one(&pool).await.unwrap();
+        let blocks = blocks_of(&pool, "run_explain", &format!("'{parked}', '{parked}', 10, 10")).await;
+        assert!(blocks < 200, "{blocks} blocks of the explanation, serial = {serial}");
+        let sql = Statements::of(&Schema::new("scoop").unwrap()).limit_running;
+        let counted =
+            sqlx::query(sql).bind("saga").bind(["saga"]).bind(serial).fetch_all(&pool).await.unwrap();
+        assert_eq!(counted.len(), expected);
+        done(pool).await;
+    }
+}
