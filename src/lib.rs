@@ -35,9 +35,9 @@ pub use scoop_runtime::{
     Reply, Request, Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure,
     RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunEvent, RunExplanation, RunId, RunInfo,
     RunPage, RunPhase, RunRequest, RunState, RunSummary, RunValue, RunningStep, RuntimeError, Saga, Scoop,
-    Scope, SendSignal, SetPause, SetupError, SignalAnswer, SqlEntity, Status, Step, StepEnd, StopSignal,
-    StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason,
-    WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
+    Scope, SendSignal, SetPause, SetupError, SignalAnswer, SqlEntity, Status, Step, StepEnd, StepLaunch,
+    StopSignal, StuckRun, Subscribed, Tick, Topology, Tree, Undeletable, UnhandledMessage, UniqueLaunch,
+    WaitKind, WaitReason, WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -308,6 +308,19 @@ CREATE TABLE scoop.definition (
     UNIQUE (handler, fingerprint)
 );
 
+-- Who launches what: the topics on which a step of a saga has launched a message, or declares that it does. A process writes a row
+-- when it first sees such a launch. The declarations are those of the newest program that started with the saga. Rows of retired
+-- handlers stay.
+CREATE TABLE scoop.launches (
+    saga     varchar(255) NOT NULL,
+    step     varchar(255) NOT NULL,
+    topic    varchar(63) NOT NULL,
+    declared boolean NOT NULL DEFAULT false,
+    seen_at  timestamptz,  -- the first time of a launch; null: declared only
+    PRIMARY KEY (saga, step, topic),
+    CHECK (declared OR seen_at IS NOT NULL)
+);
+
 -- The living processes. Each holds the advisory lock of its row in a session of its own.
 CREATE TABLE scoop.worker (
     id         uuid PRIMARY KEY,

@@ -59,8 +59,8 @@ pub use api::{
     Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem, ListRequest, ListSchedules,
     Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
     Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire, Retired, RollbackAnswer,
-    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
-    migration_files,
+    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status, StepLaunch, Topology,
+    Undeletable, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

@@ -5,6 +5,7 @@ pub(crate) mod children;
 pub(crate) mod command;
 pub(crate) mod failed;
 pub(crate) mod join;
+pub(crate) mod launches;
 pub(crate) mod limits;
 #[doc(hidden)]
 pub mod private;
@@ -80,6 +81,12 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// Whom its runs wait for after a launch, if neither the launch nor the message says so: `#[saga(wait = ..)]`.
     fn wait() -> Option<WaitPlan> {
+        None
+    }
+
+    /// The topics on which a step declares to launch messages: `#[step(launches(..))]`. `None` if it declares none.
+    fn launches(step: Self::Step) -> Option<&'static [&'static str]> {
+        let _ = step;
         None
     }
 
@@ -320,6 +327,12 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
+    /// See [`Saga::launches`].
+    fn launches(&self, step: usize) -> Option<&'static [&'static str]> {
+        let _ = step;
+        None
+    }
+
     /// See [`Saga::decisions`].
     fn decisions(&self) -> Option<command::CommandFunctions>;
 
@@ -409,6 +422,10 @@ impl<S: Saga> Handler for S {
 
     fn wait(&self) -> Option<WaitPlan> {
         S::wait()
+    }
+
+    fn launches(&self, step: usize) -> Option<&'static [&'static str]> {
+        S::launches(S::Step::ALL[step])
     }
 
     fn decisions(&self) -> Option<command::CommandFunctions> {

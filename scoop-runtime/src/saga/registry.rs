@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedule};
 
+use super::launches::KnownLaunches;
 use crate::api::Keep;
 use crate::saga::schedule::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
@@ -85,6 +86,7 @@ pub(crate) struct RunnableSaga {
     pub(crate) definition: Definition,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) times: StepTimes,
+    pub(super) launches: KnownLaunches,
 }
 
 impl Registry {
@@ -125,8 +127,7 @@ impl Registry {
             let mut add = |definition: Definition, was: Vec<String>, settings, handler: &Arc<dyn Handler>| {
                 let former = was.iter().map(|was| under_name(&definition, was));
                 for definition in former.chain([definition.clone()]) {
-                    let runnable =
-                        RunnableSaga { definition, handler: handler.clone(), times: StepTimes::default() };
+                    let runnable = RunnableSaga::new(definition, handler.clone());
                     sagas.insert(runnable.key(), Arc::new(runnable));
                 }
                 subscriptions.push(SubscribedSaga::new(&definition, was, settings));
@@ -187,8 +188,7 @@ impl Sagas {
                 |it: &RunnableSaga| it.definition.saga == *name && !Arc::ptr_eq(&it.handler, &saga.handler);
             if self.find(topic, name).is_none() && !self.each().any(is_other) {
                 let definition = under_name(&saga.definition, name);
-                let (handler, times) = (saga.handler.clone(), StepTimes::default());
-                let runnable = RunnableSaga { definition, handler, times };
+                let runnable = RunnableSaga::new(definition, saga.handler.clone());
                 self.by_name.insert(runnable.key(), Arc::new(runnable));
                 added.push(renamed);
             }
@@ -260,6 +260,10 @@ impl SubscribedSaga {
 }
 
 impl RunnableSaga {
+    pub(super) fn new(definition: Definition, handler: Arc<dyn Handler>) -> Self {
+        Self { definition, handler, times: StepTimes::default(), launches: KnownLaunches::default() }
+    }
+
     fn key(&self) -> (String, String) {
         (self.definition.topic.to_string(), self.definition.saga.to_string())
     }

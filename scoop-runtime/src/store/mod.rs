@@ -103,12 +103,15 @@ use crate::find::{
 };
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
+use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::read_turns::ReadTurns;
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StuckRun};
+use crate::{
+    CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StepLaunch, StuckRun,
+};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
@@ -641,8 +644,14 @@ storage! {
         /// The definitions that living workers have of these sagas, each with its topic and saga.
         async fn living_definitions(&self, of: Pairs<'_>) -> Vec<(String, String, i32)>;
 
-        /// The handlers with the topics of messages that they launched, among the newest events.
-        async fn emissions(&self, events_max: usize) -> Vec<(String, String)>;
+        /// Records on which topics steps have launched messages.
+        async fn record_launches(&self, seen: &[StepTopic]) -> ();
+
+        /// Records on which topics the steps of these sagas declare to launch messages, in place of former declarations.
+        async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> ();
+
+        /// The topics on which the steps of these sagas, or of all, launch messages, in their order.
+        async fn launches(&self, of: Option<&[String]>) -> Vec<StepLaunch>;
 
         /// Retires a handler.
         async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> RetiredHandler;

@@ -9,7 +9,7 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::{
-    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts,
+    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts, StepLaunch,
 };
 
 use super::count::Count;
@@ -140,8 +140,8 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         (None, Some(too_many("retired sagas")))
     } else {
         let counts = async { scoop.counts().await };
-        let (counts, emissions) = tokio::join!(counts, scoop.emissions());
-        let graph = graph(&handlers, &former, &emissions?, (&definitions, &pauses, &counts?), base);
+        let (counts, topology) = tokio::join!(counts, scoop.topology());
+        let graph = graph(&handlers, &former, &topology?.launches, (&definitions, &pauses, &counts?), base);
         (graph.draw(), graph.is_too_large().then(|| too_many("topics and sagas")))
     };
     let now = SystemTime::now();
@@ -224,7 +224,7 @@ fn runs_of(base: &Base, filter: (&str, &str)) -> String {
 fn graph(
     handlers: &[RegisteredHandler],
     former: &[FormerHandler],
-    emissions: &[(String, String)],
+    launches: &[StepLaunch],
     (definitions, pauses, counts): (&[Vec<i32>], &[Pause], &RunCounts),
     base: &Base,
 ) -> Graph {
@@ -254,14 +254,14 @@ fn graph(
             graph.add(topic(&it.topic), topic_mark(base, &it.topic, "no handler"));
         }
     }
-    for (_, launched) in emissions {
-        if !graph.has(&topic(launched)) {
-            graph.add(topic(launched), topic_mark(base, launched, "no handler"));
+    for launch in launches {
+        if !graph.has(&topic(&launch.topic)) {
+            graph.add(topic(&launch.topic), topic_mark(base, &launch.topic, "no handler"));
         }
     }
     handlers.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
     former.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
-    emissions.iter().for_each(|(by, launched)| graph.connect(saga(by), topic(launched)));
+    launches.iter().for_each(|it| graph.connect(saga(&it.saga), topic(&it.topic)));
     graph
 }
 

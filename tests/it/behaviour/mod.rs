@@ -134,6 +134,7 @@ mod tampering;
 mod telemetry;
 mod timelines;
 mod topology;
+mod topology_launches;
 mod traces;
 mod trees;
 mod trees_parts;

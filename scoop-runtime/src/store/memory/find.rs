@@ -167,7 +167,7 @@ impl State {
     }
 
     /// All events with their records, newest first.
-    pub(super) fn newest_events(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
+    fn newest_events(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
         let all = self.hierarchies.values().map(|hierarchy| &hierarchy.record);
         let mut all: Vec<_> = all.flat_map(|log| log.events.iter().map(move |event| (log, event))).collect();
         all.sort_by_key(|(_, event)| Reverse(event.place));

@@ -8,9 +8,10 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::row::{Lane, RowState, WorkingRow};
-use super::state::{Pair, Registration, RowKey, State};
+use super::state::{LaunchRow, Pair, Registration, RowKey, State};
 use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
+use crate::saga::launches::StepTopic;
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
@@ -18,7 +19,7 @@ use crate::store::{
     SubscriptionStorage,
 };
 use crate::util::format::system_time;
-use crate::{FormerHandler, RegisteredHandler};
+use crate::{FormerHandler, RegisteredHandler, StepLaunch};
 
 impl SubscriptionStorage for MemoryStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -166,16 +167,40 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn emissions(&self, events_max: usize) -> sqlx::Result<Vec<(String, String)>> {
-        self.run("emissions", |state| {
-            let newest = state.newest_events().take(events_max);
-            let launches = newest.filter(|(_, event)| event.kind == EventKind::Emitted);
-            let pairs: BTreeSet<_> = launches
-                .filter_map(|(record, event)| {
-                    Some((event.handler.as_deref()?.to_owned(), record.topic_of(event.message).to_string()))
-                })
-                .collect();
-            Ok(pairs.into_iter().collect())
+    async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
+        self.run("record_launches", |state| {
+            let now = state.now();
+            for seen in seen {
+                state.launches.entry(seen.clone()).or_default().seen_at.get_or_insert(now);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> sqlx::Result<()> {
+        self.run("declare_launches", |state| {
+            for (at, launch) in &mut state.launches {
+                launch.is_declared &= !sagas.contains(&at.saga);
+            }
+            for at in declared {
+                state.launches.entry(at.clone()).or_default().is_declared = true;
+            }
+            state.launches.retain(|_, launch| launch.is_declared || launch.seen_at.is_some());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn launches(&self, of: Option<&[String]>) -> sqlx::Result<Vec<StepLaunch>> {
+        self.run("launches", |state| {
+            let asked = state.launches.iter().filter(|(at, _)| of.is_none_or(|of| of.contains(&at.saga)));
+            let launch = |(at, launch): (&StepTopic, &LaunchRow)| {
+                let StepTopic { saga, step, topic } = at.clone();
+                let LaunchRow { is_declared, seen_at } = *launch;
+                StepLaunch { saga, step, topic, is_declared, seen_at: seen_at.map(system_time) }
+            };
+            Ok(asked.map(launch).collect())
         })
         .await
     }
