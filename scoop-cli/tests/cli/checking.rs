@@ -45,6 +45,56 @@ async fn topology_has_handlers_and_workers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn topology_has_launches_as_tables_and_graphs() {
+    let mut shop = Shop::open().await;
+    shop.db
+        .execute("INSERT INTO scoop.launches VALUES ('orders', 'reserve', 'shop.payments', true, now()), ('payments', 'gone', 'old', true, NULL)")
+        .await;
+    let shown = shop.run(&["topology"]).await.stdout;
+    assert!(shown.contains("SAGA") && shown.contains("LAUNCHES") && shown.contains("reserve"), "{shown}");
+    assert!(!shown.contains("gone"), "{shown}");
+    let shown = shop.run(&["topology", "--json"]).await.stdout;
+    let launch = r#"{"kind":"launch","saga":"orders","step":"reserve","topic":"shop.payments","declared":true,"seen_at":""#;
+    assert!(shown.contains(launch), "{shown}");
+    shop.run(&["topology", "--format", "mermaid"]).await.shows(expect![[r#"
+        flowchart LR
+        classDef retired stroke-dasharray: 4
+        t0(["shop.orders"])
+        t1(["shop.payments"])
+        s0["orders"]
+        s1["payments"]
+        t0 --> s0
+        t1 --> s1
+        s0 -->|"reserve"| t1
+    "#]]);
+    shop.run(&["topology", "--format", "dot"]).await.shows(expect![[r#"
+        digraph topology {
+        rankdir=LR;
+        t0 [label="shop.orders"];
+        t1 [label="shop.payments"];
+        s0 [label="orders", shape=box];
+        s1 [label="payments", shape=box];
+        t0 -> s0;
+        t1 -> s1;
+        s0 -> t1 [label="reserve"];
+        }
+    "#]]);
+    let json = shop.run(&["topology", "--format", "json"]).await.stdout;
+    assert!(json.contains(r#""saga": "orders""#), "{json}");
+    shop.run(&["topology", "--affected-by", "orders"]).await.shows(expect![[r#"
+        DIRECTION SAGA
+        downstream payments
+    "#]]);
+    shop.run(&["topology", "--affected-by", "payments", "--json"]).await.shows(expect![[r#"
+        {"upstream":["orders"],"downstream":[]}
+    "#]]);
+    shop.run(&["topology", "--affected-by", "none"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no saga is named `none`
+    "#]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn doctor_names_what_is_wrong_and_what_to_do() {
     let mut shop = Shop::open().await;
     shop.order(1, Plan::FailToUndo).await;

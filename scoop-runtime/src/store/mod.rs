@@ -378,6 +378,9 @@ storage! {
         /// The steps of a recorded definition of this handler.
         async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
 
+        /// The steps of the current definition of each saga: that of the living worker that started last, or else the newest one.
+        async fn current_steps(&self) -> Vec<(String, Vec<RecordedStep>)>;
+
         /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
         /// workers.
         async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> ();

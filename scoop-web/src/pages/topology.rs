@@ -9,7 +9,7 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::{
-    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts, StepLaunch,
+    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts, Topology,
 };
 
 use super::count::Count;
@@ -141,7 +141,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     } else {
         let counts = async { scoop.counts().await };
         let (counts, topology) = tokio::join!(counts, scoop.topology());
-        let graph = graph(&handlers, &former, &topology?.launches, (&definitions, &pauses, &counts?), base);
+        let graph = graph(&topology?, (&pauses, &counts?), base);
         (graph.draw(), graph.is_too_large().then(|| too_many("topics and sagas")))
     };
     let now = SystemTime::now();
@@ -221,46 +221,33 @@ fn runs_of(base: &Base, filter: (&str, &str)) -> String {
 }
 
 /// Topics, the sagas that handle their messages, and the messages that these launch.
-fn graph(
-    handlers: &[RegisteredHandler],
-    former: &[FormerHandler],
-    launches: &[StepLaunch],
-    (definitions, pauses, counts): (&[Vec<i32>], &[Pause], &RunCounts),
-    base: &Base,
-) -> Graph {
+fn graph(topology: &Topology, (pauses, counts): (&[Pause], &RunCounts), base: &Base) -> Graph {
     let topic = |name: &str| Node::Topic(line(name));
     let saga = |name: &str| Node::Saga(line(name));
+    let Topology { handlers, launches, .. } = topology;
     let mut graph = Graph::default();
-    let served = handlers.iter().zip(definitions).filter(|(_, definitions)| !definitions.is_empty());
-    let alive: BTreeSet<_> = served.map(|(it, _)| &*it.handler).collect();
     for it in handlers {
-        let ended = counts.finished.iter().filter(|count| count.handler == it.handler);
+        let of_saga = || handlers.iter().filter(|other| other.saga == it.saga);
+        let ended = counts.finished.iter().filter(|count| count.handler == it.saga);
         let ended: Count = ended.map(Count::from).sum();
-        let (note, tone) = if is_paused(pauses, &it.topic, &it.handler) {
+        let (note, tone) = if of_saga().all(|it| it.is_retired) {
+            ("retired".to_owned(), "retired")
+        } else if is_paused(pauses, &it.topic, &it.saga) {
             ("paused".to_owned(), "idle")
-        } else if !alive.contains(&*it.handler) {
+        } else if of_saga().all(|it| it.workers == 0) {
             ("no program runs".to_owned(), "bad")
         } else {
             (format!("{ended} ended in the last hour"), "plain")
         };
-        graph.add(saga(&it.handler), Mark { href: runs_of(base, ("handler", &it.handler)), note, tone });
-        graph.add(topic(&it.topic), topic_mark(base, &it.topic, ""));
+        graph.add(saga(&it.saga), Mark { href: runs_of(base, ("handler", &it.saga)), note, tone });
     }
-    for it in former.iter().filter(|it| !handlers.iter().any(|handler| handler.handler == it.handler)) {
-        let mark =
-            Mark { href: runs_of(base, ("handler", &it.handler)), note: "retired".into(), tone: "retired" };
-        graph.add(saga(&it.handler), mark);
-        if !graph.has(&topic(&it.topic)) {
-            graph.add(topic(&it.topic), topic_mark(base, &it.topic, "no handler"));
-        }
+    let live: BTreeSet<_> = handlers.iter().filter(|it| !it.is_retired).map(|it| &it.topic).collect();
+    let topics = handlers.iter().map(|it| &it.topic).chain(launches.iter().map(|it| &it.topic));
+    for name in topics {
+        let note = if live.contains(name) { "" } else { "no handler" };
+        graph.add(topic(name), topic_mark(base, name, note));
     }
-    for launch in launches {
-        if !graph.has(&topic(&launch.topic)) {
-            graph.add(topic(&launch.topic), topic_mark(base, &launch.topic, "no handler"));
-        }
-    }
-    handlers.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
-    former.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
+    handlers.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.saga)));
     launches.iter().for_each(|it| graph.connect(saga(&it.saga), topic(&it.topic)));
     graph
 }

@@ -114,6 +114,7 @@ statements! {
     cancellation_check,
     command_read_decision,
     definition_ids,
+    definition_list_current,
     definition_register,
     definition_steps,
     entity_events,
