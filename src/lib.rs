@@ -36,9 +36,9 @@ pub use scoop_runtime::{
     RollbackAnswer, RollbackFailure, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunEvent,
     RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunRequest, RunState, RunSummary, RunValue,
     RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SignalAnswer, SqlEntity,
-    Status, Step, StepEnd, StepLaunch, StopSignal, StuckRun, Subscribed, Tick, Topology, TopologyHandler,
-    Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind, WaitReason, WaitingMember, Wanted, When,
-    WorkerInfo, WorkerSaga, migrate, migration_files,
+    Status, Step, StepEnd, StepLaunch, StopSignal, StuckRun, Subscribed, Tick, Topology, TopologyBuild,
+    TopologyHandler, TopologyService, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind,
+    WaitReason, WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

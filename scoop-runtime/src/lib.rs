@@ -60,7 +60,8 @@ pub use api::{
     ListRequest, ListSchedules, Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree,
     RebuildEntities, RebuiltEntities, Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire,
     Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status,
-    StepLaunch, Topology, TopologyHandler, Undeletable, migrate, migration_files,
+    StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService, Undeletable, migrate,
+    migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

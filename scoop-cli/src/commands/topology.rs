@@ -50,6 +50,7 @@ enum TopologyRecord<'a> {
     Handler {
         topic: &'a str,
         handler: &'a str,
+        service: Option<&'a str>,
         since: String,
         /// The living workers that have the saga.
         workers: usize,
@@ -61,6 +62,8 @@ enum TopologyRecord<'a> {
         worker: &'a str,
         started_at: String,
         alive: bool,
+        service: &'a str,
+        build: &'a str,
         application: Option<&'a str>,
         address: Option<&'a str>,
         handlers: Vec<&'a str>,
@@ -160,10 +163,11 @@ async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Ex
             definitions.sort_unstable();
             definitions.dedup();
             let waiting = queue_of(handler).map(|queue| queue.waiting);
-            let RegisteredHandler { topic, handler, since, limits, .. } = handler;
+            let RegisteredHandler { topic, handler, service, since, limits, .. } = handler;
             output.record(&TopologyRecord::Handler {
                 topic,
                 handler,
+                service: service.as_deref(),
                 since: utc(*since),
                 workers,
                 definitions,
@@ -195,7 +199,8 @@ async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Ex
     } else {
         output.table(rows)?;
     }
-    let mut rows = Rows::new(&["WORKER", "STATE", "SINCE", "SAGAS", "PROGRAM", "ADDRESS"]);
+    let mut rows =
+        Rows::new(&["WORKER", "STATE", "SINCE", "SAGAS", "SERVICE", "BUILD", "PROGRAM", "ADDRESS"]);
     for worker in &workers {
         let (state, tone) = if worker.is_alive { ("alive", Tone::Good) } else { ("dead", Tone::Bad) };
         rows.add([
@@ -203,6 +208,8 @@ async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Ex
             toned(state, tone),
             plain(utc(worker.started_at)),
             plain(worker.sagas.len()),
+            cell(&worker.service),
+            cell(&worker.build),
             cell_if_any(worker.application.as_deref()),
             cell_if_any(worker.address.as_deref()),
         ]);
@@ -246,6 +253,8 @@ fn record(worker: &RegisteredWorker) -> TopologyRecord<'_> {
         worker: &worker.identifier,
         started_at: utc(worker.started_at),
         alive: worker.is_alive,
+        service: &worker.service,
+        build: &worker.build,
         application: worker.application.as_deref(),
         address: worker.address.as_deref(),
         handlers: worker.sagas.iter().map(|saga| &*saga.handler).collect(),

@@ -30,7 +30,7 @@ pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
         #messages
         #trait_impl
         ::scoop::__private::inventory::submit! {
-            ::scoop::__private::Registration::new::<#ty>(|| {
+            ::scoop::__private::Registration::new::<#ty>(::core::env!("CARGO_PKG_NAME"), || {
                 use ::scoop::__private::NotDefault as _;
                 ::scoop::__private::erase(::scoop::__private::Probe::<#ty>::new().instance())
             })

@@ -72,4 +72,4 @@ pub use scoop::Scoop;
 pub use signal::SendSignal;
 pub(crate) use signal::prepare as prepare_signal;
 pub use subscriptions::{Retire, Retired};
-pub use topology::{Affected, StepLaunch, Topology, TopologyHandler};
+pub use topology::{Affected, StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService};

@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 use crate::store::{HandlerList, Store};
 use crate::util::format::utc;
 use crate::util::patience::GivenUp;
-use crate::{RuntimeError, Scoop};
+use crate::{RegisteredHandler, RuntimeError, Scoop};
 
 pub use self::affected::Affected;
 
@@ -30,10 +30,32 @@ pub use self::affected::Affected;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Topology {
+    /// The services that have handlers or living workers, by their names.
+    pub services: Vec<TopologyService>,
     /// The handlers, by topic and saga. A saga with several topics has an element for each of them.
     pub handlers: Vec<TopologyHandler>,
     /// The topics on which steps launch messages, by saga, step and topic.
     pub launches: Vec<StepLaunch>,
+}
+
+/// A service: the programs that replace each other in a deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TopologyService {
+    /// Its name: [`Builder::service`](crate::Builder::service).
+    pub name: String,
+    /// The builds of its living workers. During a deployment there are several.
+    pub builds: Vec<TopologyBuild>,
+}
+
+/// A build of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TopologyBuild {
+    /// Its name: [`Builder::build`](crate::Builder::build).
+    pub id: String,
+    /// The number of its living workers.
+    pub workers: usize,
 }
 
 /// A saga that handles the messages of a topic.
@@ -44,6 +66,8 @@ pub struct TopologyHandler {
     pub topic: String,
     /// The name of the saga.
     pub saga: String,
+    /// The service that has started with it last; `None` if none has, or if it is retired.
+    pub service: Option<String>,
     /// The names of its steps, by the definition of the living worker that started last, or else by the newest one.
     pub steps: Vec<String>,
     /// The number of living workers that have it.
@@ -112,29 +136,38 @@ async fn read(store: &Store) -> sqlx::Result<Topology> {
     let registered = store.listed_handlers(&HandlerList::default()).await?;
     let former = store.former_handlers(None).await?;
     let mut workers: HashMap<(String, String), usize> = HashMap::new();
+    let of_service = |handler: &RegisteredHandler| Some((handler.service.clone()?, BTreeMap::new()));
+    let mut services: BTreeMap<String, BTreeMap<String, usize>> =
+        registered.iter().filter_map(of_service).collect();
     for worker in store.listed_workers().await?.into_iter().filter(|worker| worker.is_alive) {
+        *services.entry(worker.service).or_default().entry(worker.build).or_default() += 1;
         for saga in worker.sagas {
             *workers.entry((saga.topic, saga.handler)).or_default() += 1;
         }
     }
     let steps: BTreeMap<_, _> = store.current_steps().await?.into_iter().collect();
-    let handler = |topic: String, saga: String, is_retired| TopologyHandler {
+    let handler = |topic: String, saga: String, service: Option<String>, is_retired| TopologyHandler {
+        service,
         steps: steps.get(&saga).map_or_else(Vec::new, |steps| names(steps)),
         workers: workers.get(&(topic.clone(), saga.clone())).copied().unwrap_or_default(),
         topic,
         saga,
         is_retired,
     };
-    let registered = registered.into_iter().map(|it| handler(it.topic, it.handler, false));
+    let registered = registered.into_iter().map(|it| handler(it.topic, it.handler, it.service, false));
     let mut handlers: Vec<_> =
-        registered.chain(former.into_iter().map(|it| handler(it.topic, it.handler, true))).collect();
+        registered.chain(former.into_iter().map(|it| handler(it.topic, it.handler, None, true))).collect();
     handlers.sort_by(|one, other| (&one.topic, &one.saga).cmp(&(&other.topic, &other.saga)));
     let is_current = |launch: &StepLaunch| {
         steps.get(&launch.saga).is_none_or(|steps| steps.iter().any(|step| step.name == launch.step))
     };
     let mut launches = store.launches(None).await?;
     launches.retain(is_current);
-    Ok(Topology { handlers, launches })
+    let services = services.into_iter().map(|(name, builds)| TopologyService {
+        name,
+        builds: builds.into_iter().map(|(id, workers)| TopologyBuild { id, workers }).collect(),
+    });
+    Ok(Topology { services: services.collect(), handlers, launches })
 }
 
 /// The names of the steps of the user.
@@ -163,8 +196,10 @@ mod tests {
     pub(super) fn handler(text: &str) -> TopologyHandler {
         let (saga, topic) = text.split_once(" on ").unwrap();
         let (saga, is_retired) = saga.strip_prefix("retired ").map_or((saga, false), |saga| (saga, true));
-        let (topic, saga) = (topic.to_owned(), saga.to_owned());
-        TopologyHandler { topic, saga, steps: vec![], workers: 0, is_retired }
+        let (topic, service) =
+            topic.split_once(" in ").map_or((topic, None), |(topic, name)| (topic, Some(name)));
+        let (topic, saga, service) = (topic.to_owned(), saga.to_owned(), service.map(str::to_owned));
+        TopologyHandler { topic, saga, service, steps: vec![], workers: 0, is_retired }
     }
 
     /// A launch, as `step of saga to topic`.
@@ -180,13 +215,17 @@ mod tests {
     #[test]
     fn topology_is_serialized_with_readable_times() {
         let topology = Topology {
-            handlers: vec![handler("orders on placed")],
+            services: vec![TopologyService {
+                name: "shop".into(),
+                builds: vec![TopologyBuild { id: "2".into(), workers: 3 }],
+            }],
+            handlers: vec![handler("orders on placed in shop")],
             launches: vec![launch("ship of orders to parcels"), launch("declared ship of orders to letters")],
         };
         let json = serde_json::to_string(&topology).unwrap();
         assert_eq!(
             json,
-            r#"{"handlers":[{"topic":"placed","saga":"orders","steps":[],"workers":0,"is_retired":false}],"launches":[{"saga":"orders","step":"ship","topic":"parcels","is_declared":false,"seen_at":"1970-01-01T00:00:00.000Z"},{"saga":"orders","step":"ship","topic":"letters","is_declared":true,"seen_at":null}]}"#
+            r#"{"services":[{"name":"shop","builds":[{"id":"2","workers":3}]}],"handlers":[{"topic":"placed","saga":"orders","service":"shop","steps":[],"workers":0,"is_retired":false}],"launches":[{"saga":"orders","step":"ship","topic":"parcels","is_declared":false,"seen_at":"1970-01-01T00:00:00.000Z"},{"saga":"orders","step":"ship","topic":"letters","is_declared":true,"seen_at":null}]}"#
         );
     }
 }

@@ -45,7 +45,7 @@ pub(crate) async fn start(
 ) -> sqlx::Result<Arc<Engine>> {
     record_locations();
     let worker = ids::now_v7();
-    let Registry { sagas, subscriptions, schedules, joins, limits } = registry;
+    let Registry { sagas, subscriptions, schedules, joins, limits, .. } = registry;
     let topology = TopologyCache::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
     let (decisions, undecided, of_tables) = DecisionQueue::new();
@@ -161,7 +161,10 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     // Runs that were woken and claimed in the last moment are handed back.
     runs_end(&engine).await;
     match engine.store.deregister(engine.worker, engine.settings.backoff).await {
-        Ok(freed) => telemetry::unknown_too_often(&freed.stuck),
+        Ok(freed) => {
+            telemetry::unknown_too_often(&freed.stuck);
+            telemetry::handlers_retired(engine.worker, &freed.retired);
+        }
         Err(error) => telemetry::operation_abandoned(engine.worker, "deregistration", &error),
     }
     telemetry::stopped(engine.worker);

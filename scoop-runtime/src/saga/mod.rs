@@ -530,6 +530,8 @@ pub struct Registration {
     #[cfg(feature = "testing")]
     pub(crate) types: fn() -> Vec<StoredType>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
+    /// The package of the code.
+    pub(crate) package: &'static str,
 }
 
 inventory::collect!(Registration);
@@ -575,8 +577,8 @@ impl Registration {
         (self.settings)()
     }
 
-    /// The registration of `S`; `default` returns an instance if `S` implements `Default`.
-    pub const fn new<S: Saga>(default: fn() -> Option<Arc<dyn Handler>>) -> Self {
+    /// The registration of `S` in this package; `default` returns an instance if `S` implements `Default`.
+    pub const fn new<S: Saga>(package: &'static str, default: fn() -> Option<Arc<dyn Handler>>) -> Self {
         Self {
             definition: || S::DEFINITION,
             schedule: || S::SCHEDULE,
@@ -591,6 +593,7 @@ impl Registration {
             #[cfg(feature = "testing")]
             types: types_of::<S>,
             default,
+            package,
         }
     }
 }

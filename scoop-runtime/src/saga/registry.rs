@@ -3,9 +3,12 @@
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedule};
+
+use uuid::Uuid;
 
 use super::launches::KnownLaunches;
 use crate::api::Keep;
@@ -42,6 +45,8 @@ pub(crate) struct Registry {
     pub(crate) joins: Vec<Arc<JoinSpec>>,
     /// The sagas that messages are delivered to, with their limits.
     pub(crate) limits: Vec<SagaLimit>,
+    /// The packages of the code of its sagas.
+    pub(crate) packages: BTreeSet<&'static str>,
 }
 
 /// The sagas that a program runs, by topic and name: under their own names, their former ones, and those that newer
@@ -114,6 +119,7 @@ impl Registry {
         let schedules = schedules(&linked, &mut errors);
         let (mut sagas, mut subscriptions, mut joins) = (BTreeMap::new(), vec![], vec![]);
         let mut limits = vec![];
+        let packages = linked.iter().map(|registration| registration.package).collect();
         for registration in linked {
             let (id, type_name) = (registration.saga_type)();
             let Some(handler) = provided.find(id).or_else(registration.default) else {
@@ -157,7 +163,7 @@ impl Registry {
         if sagas.is_empty() {
             telemetry::no_sagas();
         }
-        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules, joins, limits })
+        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules, joins, limits, packages })
     }
 }
 
@@ -195,6 +201,16 @@ impl Sagas {
         }
         *self = Self::new(std::mem::take(&mut self.by_name));
         added
+    }
+
+    /// A fingerprint of all definitions.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut text = String::new();
+        for RunnableSaga { definition, handler, .. } in self.each() {
+            let (topic, saga, types) = (&definition.topic, &definition.saga, handler.types());
+            let _ = writeln!(text, "{topic:?} {saga:?} {}", definition.fingerprint(&types));
+        }
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()).simple().to_string().split_off(20)
     }
 
     /// Topics and names of all sagas, pair by pair; with their other names.

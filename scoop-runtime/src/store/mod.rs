@@ -26,8 +26,8 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{
-    Lanes, LivingWorker, ProgramRegistration, PublishedDefinition, PublishedStep, Refusing, Registered,
-    SetAside, Topology,
+    GoneHandler, Lanes, LivingWorker, Program, ProgramRegistration, PublishedDefinition, PublishedStep,
+    Refusing, Registered, SetAside, Topology,
 };
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;

@@ -10,6 +10,7 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::{
     EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts, Topology,
+    TopologyBuild, TopologyService,
 };
 
 use super::count::Count;
@@ -47,10 +48,17 @@ struct TopologyPage {
     ended: Vec<EndedRow>,
     pause_all: String,
     drawing: Option<Drawing>,
+    services: Vec<Service>,
     /// Why the graph is left out, if it is.
     not_drawn: Option<String>,
     former: Vec<FormerRow>,
     is_former_more: bool,
+}
+
+/// A service with the builds of its living workers.
+struct Service {
+    name: String,
+    builds: Vec<String>,
 }
 
 /// A topic with its handlers.
@@ -132,17 +140,19 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     let (definitions, queues) = (definitions?, queues?);
     let is_all = !is_more && named.is_empty() && after.is_none();
     let too_many = |what| format!("there are more than {NODES_MAX} {what}");
-    let (drawing, not_drawn) = if !is_all {
-        (None, Some("it is drawn of all subscriptions only, and here are some of them".to_owned()))
+    let (drawing, services, not_drawn) = if !is_all {
+        (None, vec![], Some("it is drawn of all subscriptions only, and here are some of them".to_owned()))
     } else if handlers.len() > NODES_MAX {
-        (None, Some(too_many("subscriptions")))
+        (None, vec![], Some(too_many("subscriptions")))
     } else if former.len() > NODES_MAX {
-        (None, Some(too_many("retired sagas")))
+        (None, vec![], Some(too_many("retired sagas")))
     } else {
         let counts = async { scoop.counts().await };
         let (counts, topology) = tokio::join!(counts, scoop.topology());
-        let graph = graph(&topology?, (&pauses, &counts?), base);
-        (graph.draw(), graph.is_too_large().then(|| too_many("topics and sagas")))
+        let (counts, topology) = (counts?, topology?);
+        let graph = graph(&topology, (&pauses, &counts), base);
+        let services = topology.services.iter().map(service).collect();
+        (graph.draw(), services, graph.is_too_large().then(|| too_many("topics and sagas")))
     };
     let now = SystemTime::now();
     let address = |last: &RegisteredHandler| {
@@ -189,11 +199,17 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         pauses_left_out,
         ended: ended.iter().map(|it| ended_row(it, now)).collect(),
         drawing,
+        services,
         not_drawn,
         former: former.iter().map(|it| former_row(it, (now, base))).collect(),
         is_former_more,
         pause_all: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::Everything)),
     })
+}
+
+fn service(it: &TopologyService) -> Service {
+    let build = |it: &TopologyBuild| format!("{} ({})", line(&it.id), it.workers);
+    Service { name: line(&it.name), builds: it.builds.iter().map(build).collect() }
 }
 
 fn ended_row(it: &EndedPause, now: SystemTime) -> EndedRow {

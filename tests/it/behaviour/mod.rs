@@ -134,6 +134,7 @@ mod tampering;
 mod telemetry;
 mod timelines;
 mod topology;
+mod topology_builds;
 mod topology_launches;
 mod traces;
 mod trees;

@@ -88,7 +88,8 @@ mod tests {
             "notify of bank to placed",
             "call of former to placed",
         ];
-        Topology { handlers: handlers.map(handler).to_vec(), launches: launches.map(launch).to_vec() }
+        let (handlers, launches) = (handlers.map(handler).to_vec(), launches.map(launch).to_vec());
+        Topology { handlers, launches, ..Topology::default() }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The topology as a text for programs that draw graphs. Topics and sagas are nodes; a launch is an edge with the names of its
+//! The topology as a text for programs that draw graphs. Topics and sagas are nodes, the latter in a frame for each service; a launch is an edge with the names of its
 //! steps.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +10,8 @@ use super::Topology;
 struct Graph<'a> {
     topics: BTreeMap<&'a str, usize>,
     sagas: BTreeMap<&'a str, usize>,
+    /// The sagas of each service, and those of none.
+    services: BTreeMap<Option<&'a str>, BTreeSet<&'a str>>,
     /// From topics to sagas.
     deliveries: BTreeSet<(usize, usize)>,
     /// From sagas to topics, with the names of the steps, and whether such a message was launched.
@@ -30,7 +32,12 @@ impl<'a> Graph<'a> {
             edge.1 |= launch.seen_at.is_some();
         }
         let deliveries = handlers.iter().map(|it| (topics[&*it.topic], sagas[&*it.saga])).collect();
-        Self { topics, sagas, deliveries, launches: edges }
+        let mut services: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for saga in sagas.keys() {
+            let service = handlers.iter().filter(|it| it.saga == *saga).find_map(|it| it.service.as_deref());
+            services.entry(service).or_default().insert(*saga);
+        }
+        Self { topics, sagas, services, deliveries, launches: edges }
     }
 }
 
@@ -50,9 +57,14 @@ impl Topology {
         for (topic, number) in &graph.topics {
             let _ = writeln!(text, "    t{number}([\"{}\"])", of_mermaid(topic));
         }
-        for (saga, number) in &graph.sagas {
-            let class = if self.is_retired(saga) { ":::retired" } else { "" };
-            let _ = writeln!(text, "    s{number}[\"{}\"]{class}", of_mermaid(saga));
+        for (number, (service, sagas)) in graph.services.iter().enumerate() {
+            let service = service.map(of_mermaid);
+            text.extend(service.iter().map(|service| format!("    subgraph v{number}[\"{service}\"]\n")));
+            for saga in sagas {
+                let class = if self.is_retired(saga) { ":::retired" } else { "" };
+                let _ = writeln!(text, "    s{}[\"{}\"]{class}", graph.sagas[saga], of_mermaid(saga));
+            }
+            text.extend(service.map(|_| "    end\n"));
         }
         for (topic, saga) in &graph.deliveries {
             let _ = writeln!(text, "    t{topic} --> s{saga}");
@@ -79,9 +91,16 @@ impl Topology {
         for (topic, number) in &graph.topics {
             let _ = writeln!(text, "    t{number} [label=\"{}\"];", of_dot(topic));
         }
-        for (saga, number) in &graph.sagas {
-            let style = if self.is_retired(saga) { ", style=dashed" } else { "" };
-            let _ = writeln!(text, "    s{number} [label=\"{}\", shape=box{style}];", of_dot(saga));
+        for (number, (service, sagas)) in graph.services.iter().enumerate() {
+            let service = service.map(of_dot);
+            let begin = |service| format!("    subgraph cluster_{number} {{\n    label=\"{service}\";\n");
+            text.extend(service.iter().map(begin));
+            for saga in sagas {
+                let style = if self.is_retired(saga) { ", style=dashed" } else { "" };
+                let (node, label) = (graph.sagas[saga], of_dot(saga));
+                let _ = writeln!(text, "    s{node} [label=\"{label}\", shape=box{style}];");
+            }
+            text.extend(service.map(|_| "    }\n"));
         }
         for (topic, saga) in &graph.deliveries {
             let _ = writeln!(text, "    t{topic} -> s{saga};");
@@ -118,13 +137,14 @@ mod tests {
     use super::*;
 
     fn topology() -> Topology {
-        let handlers = ["checkout on placed", "payments on pay", "retired former on pay"];
+        let handlers = ["checkout on placed in shop", "payments on pay in shop", "retired former on pay"];
         let launches = [
             "charge of checkout to pay",
             "again of checkout to pay",
             "declared send of payments to a \"b\\\n",
         ];
-        Topology { handlers: handlers.map(handler).to_vec(), launches: launches.map(launch).to_vec() }
+        let (handlers, launches) = (handlers.map(handler).to_vec(), launches.map(launch).to_vec());
+        Topology { handlers, launches, ..Topology::default() }
     }
 
     #[test]
@@ -136,9 +156,11 @@ mod tests {
     t0([\"a #34;b#92;#10;\"])
     t1([\"pay\"])
     t2([\"placed\"])
-    s0[\"checkout\"]
     s1[\"former\"]:::retired
+    subgraph v1[\"shop\"]
+    s0[\"checkout\"]
     s2[\"payments\"]
+    end
     t1 --> s1
     t1 --> s2
     t2 --> s0
@@ -157,9 +179,12 @@ mod tests {
     t0 [label=\"a \\\"b\\\\ \"];
     t1 [label=\"pay\"];
     t2 [label=\"placed\"];
-    s0 [label=\"checkout\", shape=box];
     s1 [label=\"former\", shape=box, style=dashed];
+    subgraph cluster_1 {
+    label=\"shop\";
+    s0 [label=\"checkout\", shape=box];
     s2 [label=\"payments\", shape=box];
+    }
     t1 -> s1;
     t1 -> s2;
     t2 -> s0;

@@ -227,6 +227,8 @@ impl State {
         let listed = self.workers.iter().map(|(id, worker)| RegisteredWorker {
             identifier: format!("{IDENTIFIER_PREFIX}{id}"),
             started_at: system_time(worker.started_at),
+            service: worker.program.service.clone(),
+            build: worker.program.build.clone(),
             is_alive: self.sessions.contains_key(&worker.session),
             application: None,
             address: None,

@@ -24,7 +24,7 @@ use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::saga::launches::StepTopic;
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget, PublishedStep};
+use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget, Program, PublishedStep};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -42,6 +42,16 @@ pub(super) struct Registration {
     pub(super) dropped: bool,
     /// Former names of the saga.
     pub(super) was: Vec<String>,
+    pub(super) owner: Option<HandlerOwner>,
+}
+
+/// The program that has started last with a handler.
+#[derive(Clone, Debug)]
+pub(super) struct HandlerOwner {
+    pub(super) service: String,
+    pub(super) build: String,
+    /// When this build first started with it.
+    pub(super) since: OffsetDateTime,
 }
 
 /// What a row of `launches` says besides its key.
@@ -576,6 +586,7 @@ pub(super) struct Worker {
     pub(super) started_at: OffsetDateTime,
     pub(super) topology: i64,
     pub(super) acknowledged: i64,
+    pub(super) program: Program,
 }
 
 /// A row of `pause`.

@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::row::{Lane, RowState, WorkingRow};
-use super::state::{LaunchRow, Pair, Registration, RowKey, State};
+use super::state::{HandlerOwner, LaunchRow, Pair, Registration, RowKey, State, Worker};
 use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
 use crate::saga::launches::StepTopic;
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
-    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
-    SubscriptionStorage,
+    ABANDONED_MAX, GoneHandler, HandlerList, Pairs, ParentRef, PendingRuns, Program, ProgramRegistration,
+    Registered, RetiredHandler, SubscriptionStorage,
 };
 use crate::util::format::system_time;
 use crate::{FormerHandler, RegisteredHandler, StepLaunch};
@@ -56,6 +56,7 @@ impl SubscriptionStorage for MemoryStore {
                         until: None,
                         dropped: false,
                         was,
+                        owner: None,
                     });
                 }
             }
@@ -129,6 +130,7 @@ impl SubscriptionStorage for MemoryStore {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
                 since: system_time(listed.since),
+                service: listed.owner.as_ref().map(|owner| owner.service.clone()),
                 limits: state.limit_of(&listed.handler).map(HandlerLimits::from).unwrap_or_default(),
             };
             let limit = part.limit.map_or(usize::MAX, |limit| limit as usize);
@@ -252,6 +254,45 @@ impl Registration {
 }
 
 impl State {
+    /// Records that the handlers of a worker belong to its service, and retires those that the service does not have any more.
+    pub(super) fn own_handlers(&mut self, registered: Registered<'_>) -> Vec<GoneHandler> {
+        let since = self.now();
+        let Program { service, build, .. } = registered.program;
+        for (topic, handler) in registered.topics.iter().zip(registered.handlers) {
+            let listed = self.topology.iter_mut().find(|listed| listed.is(topic, handler));
+            let is_known = |owner: &HandlerOwner| owner.service == *service && owner.build == *build;
+            if let Some(listed) = listed.filter(|listed| !listed.owner.as_ref().is_some_and(is_known)) {
+                listed.owner = Some(HandlerOwner { service: service.clone(), build: build.clone(), since });
+            }
+        }
+        self.retire_gone(service)
+    }
+
+    /// Retires the handlers of this service that no living process has any more; see `handler_retire_gone.sql`.
+    pub(super) fn retire_gone(&mut self, service: &str) -> Vec<GoneHandler> {
+        let now = self.now();
+        let (workers, sessions) = (&self.workers, &self.sessions);
+        let living: Vec<_> = workers.values().filter(|it| sessions.contains_key(&it.session)).collect();
+        let mut gone = vec![];
+        for listed in self.topology.iter_mut().filter(|listed| listed.until.is_none()) {
+            let Some(owner) = listed.owner.as_ref().filter(|owner| owner.service == service) else {
+                continue;
+            };
+            let of_service = || living.iter().filter(|it| it.program.service == service);
+            let is_newer = |it: &&&Worker| it.program.build != owner.build && it.started_at > owner.since;
+            let keeps = |it: &&Worker| {
+                it.program.kept.as_ref().is_none_or(|kept| kept.iter().any(|name| **name == *listed.handler))
+            };
+            let has = |it: &&Worker| it.position(&listed.topic, &listed.handler).is_some();
+            if of_service().any(|it| is_newer(&it)) && !of_service().any(keeps) && !living.iter().any(has) {
+                listed.until = Some(now);
+                let (topic, handler) = (listed.topic.to_string(), listed.handler.to_string());
+                gone.push(GoneHandler { topic, handler, service: service.to_owned() });
+            }
+        }
+        gone
+    }
+
     /// An injected bug: delivers earlier messages to a new handler, if their launcher still waits.
     fn deliver_late(&mut self, (handler, topic): &Pair) {
         let now = self.now();

@@ -188,6 +188,6 @@ impl RegisteredHandler {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let since = system_time(time(row, "since")?);
         let (topic, handler) = (row.try_get("topic")?, row.try_get("handler")?);
-        Ok(Self { topic, handler, since, limits: limits(row)? })
+        Ok(Self { topic, handler, since, service: row.try_get("service")?, limits: limits(row)? })
     }
 }
