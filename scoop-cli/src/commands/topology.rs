@@ -19,12 +19,12 @@ use crate::times::utc;
 /// LIMITS the limits of the saga. WAITING is the number of its runs that wait for a worker, if a limit of the queue counts them;
 /// `+` stands for that or more.
 ///
+/// Columns of a worker: SINCE is the time of its start, and SAGAS the number of its sagas. SERVICE and BUILD are those of its program.
+/// PROGRAM and ADDRESS are those of its connection, as far as the role may see them.
+///
 /// A third table has the steps that launch messages: LAUNCHES is the topic, and SEEN the time of the first launch, or nothing if the
 /// step only declares it. `--format` writes handlers and launches as a graph, `--affected-by` the sagas that launch messages to a
 /// saga, and those to which it launches messages, directly or through others.
-///
-/// Columns of a worker: SINCE is the time of its start, and SAGAS the number of its sagas. PROGRAM and ADDRESS are those of its
-/// connection, as far as the role may see them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopologyArgs {
     /// Write the graph of handlers and launches for another program

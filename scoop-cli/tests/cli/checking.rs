@@ -14,13 +14,13 @@ async fn topology_has_handlers_and_workers() {
         shop.orders orders <time> 1
         shop.payments payments <time> 1
 
-        WORKER STATE SINCE SAGAS PROGRAM ADDRESS
-        scoop-rs:<id 1> alive <time> 2 <program>/scoop
+        WORKER STATE SINCE SAGAS SERVICE BUILD PROGRAM ADDRESS
+        scoop-rs:<id 1> alive <time> 2 shop 7 <program>/scoop
     "#]]);
     shop.run(&["topology", "--json"]).await.shows(expect![[r#"
-        {"kind":"handler","topic":"shop.orders","handler":"orders","since":"<time>","workers":1,"definitions":[2],"limits":{"concurrency":null,"concurrency_by_key":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
-        {"kind":"handler","topic":"shop.payments","handler":"payments","since":"<time>","workers":1,"definitions":[3],"limits":{"concurrency":null,"concurrency_by_key":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
-        {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","alive":true,"application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
+        {"kind":"handler","topic":"shop.orders","handler":"orders","service":"shop","since":"<time>","workers":1,"definitions":[2],"limits":{"concurrency":null,"concurrency_by_key":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
+        {"kind":"handler","topic":"shop.payments","handler":"payments","service":"shop","since":"<time>","workers":1,"definitions":[3],"limits":{"concurrency":null,"concurrency_by_key":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
+        {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","alive":true,"service":"shop","build":"7","application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
     "#]]);
     shop.scoop.shutdown().await.unwrap();
     shop.run(&["topology"]).await.shows(expect![[r#"
@@ -61,8 +61,10 @@ async fn topology_has_launches_as_tables_and_graphs() {
         classDef retired stroke-dasharray: 4
         t0(["shop.orders"])
         t1(["shop.payments"])
+        subgraph v0["shop"]
         s0["orders"]
         s1["payments"]
+        end
         t0 --> s0
         t1 --> s1
         s0 -->|"reserve"| t1
@@ -72,8 +74,11 @@ async fn topology_has_launches_as_tables_and_graphs() {
         rankdir=LR;
         t0 [label="shop.orders"];
         t1 [label="shop.payments"];
+        subgraph cluster_0 {
+        label="shop";
         s0 [label="orders", shape=box];
         s1 [label="payments", shape=box];
+        }
         t0 -> s0;
         t1 -> s1;
         s0 -> t1 [label="reserve"];
