@@ -47,14 +47,16 @@ impl RunnableSaga {
         self.launches.add(step, topic).then(|| self.step_topic(step, topic))
     }
 
-    /// The error of a launch on this topic by the step at this position, if the step declares its launches without it.
-    pub(crate) fn undeclared_launch(&self, step: usize, topic: &str, message: &str) -> Option<RuntimeError> {
-        let declared = self.handler.launches(step)?;
-        (!declared.contains(&topic)).then(|| {
-            let StepTopic { saga, step, topic } =
-                self.step_topic(position_of_code(&self.definition, step), topic);
-            RuntimeError::UndeclaredLaunch { saga, step, topic, message: message.to_owned() }
-        })
+    /// Whether the step at this position declares launches on this topic, or declares none at all.
+    pub(crate) fn admits_launch(&self, step: usize, topic: &str) -> bool {
+        self.handler.launches(step).is_none_or(|declared| declared.contains(&topic))
+    }
+
+    /// The error of a launch that the step at this position does not declare.
+    pub(crate) fn undeclared_launch(&self, step: usize, topic: &str, message: String) -> RuntimeError {
+        let StepTopic { saga, step, topic } =
+            self.step_topic(position_of_code(&self.definition, step), topic);
+        RuntimeError::UndeclaredLaunch { saga, step, topic, message }
     }
 
     /// The launches that its steps declare.

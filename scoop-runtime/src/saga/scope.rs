@@ -111,10 +111,14 @@ impl<'a> CallSite<'a> {
 
     /// Refuses a launch that the step does not declare, if it declares any.
     fn check_declared(self, topic: &str, message: &str) -> Result<()> {
-        let message =
-            if message == UNTYPED { "the type of such messages".to_owned() } else { format!("`{message}`") };
-        let undeclared = self.saga.undeclared_launch(self.position, topic, &message);
-        undeclared.map_or(Ok(()), |error| Err(Error::permanent(error)))
+        if self.saga.admits_launch(self.position, topic) {
+            return Ok(());
+        }
+        let message = match message {
+            UNTYPED => "the type of such messages".to_owned(),
+            message => format!("`{message}`"),
+        };
+        Err(Error::permanent(self.saga.undeclared_launch(self.position, topic, message)))
     }
 
     /// The error for a transaction in memory.
