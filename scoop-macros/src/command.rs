@@ -207,7 +207,7 @@ fn implementation(
             #undo
         }
         ::scoop::__private::inventory::submit! {
-            ::scoop::__private::Registration::new::<::scoop::Decider<#ty>>(|| {
+            ::scoop::__private::Registration::new::<::scoop::Decider<#ty>>(::core::env!("CARGO_PKG_NAME"), || {
                 ::scoop::__private::erase(::core::option::Option::Some(
                     <::scoop::Decider<#ty> as ::core::default::Default>::default(),
                 ))

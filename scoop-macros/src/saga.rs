@@ -4,6 +4,7 @@ mod awaits;
 mod delivery;
 pub(crate) mod expand;
 mod filter;
+mod launches;
 mod limits;
 mod model;
 pub(crate) mod parameters;

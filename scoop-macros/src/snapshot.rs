@@ -37,7 +37,7 @@ fn a_step_that_waits_sleeps_tries_again_and_cleans_up() {
     let item = quote! {
         #[subscribes(OrderPlaced)]
         impl Checkout {
-            #[step(finally = close, rollback = refund, sleep = "2 days", timeout = "30s")]
+            #[step(finally = close, rollback = refund, sleep = "2 days", timeout = "30s", launches(Parcel))]
             async fn charge(&self, scope: &mut Scope<'_>, _: &OrderPlaced) -> Result<Payment> {}
 
             #[step(

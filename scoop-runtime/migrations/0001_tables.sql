@@ -283,7 +283,13 @@ CREATE TABLE scoop.handler (
     -- runs that were pending then never begin
     dropped_at timestamptz CHECK (dropped_at IS NULL OR retired_at IS NOT NULL),
     was        text[],  -- former names of the saga, which are not registered beside it
+    -- The service of the program that has started last with the handler, its build, and when that build did so first; null until a
+    -- program has started with it.
+    service     varchar(255),
+    build       varchar(255),
+    build_since timestamptz,
     PRIMARY KEY (topic, handler, since),
+    CHECK (num_nulls(build, build_since) IN (0, 2)),
     -- A process reads these rows of all. An empty list has no dimension, hence no bound either.
     CONSTRAINT former_names_are_a_list CHECK (
         array_ndims(was) = 1 AND array_lower(was, 1) = 1 AND array_position(was, NULL) IS NULL
@@ -308,6 +314,19 @@ CREATE TABLE scoop.definition (
     UNIQUE (handler, fingerprint)
 );
 
+-- Who launches what: the topics on which a step of a saga has launched a message, or declares that it does. A process writes a row
+-- when it first sees such a launch. The declarations are those of the newest program that started with the saga. Rows of retired
+-- handlers stay.
+CREATE TABLE scoop.launches (
+    saga     varchar(255) NOT NULL,
+    step     varchar(255) NOT NULL,
+    topic    varchar(63) NOT NULL,
+    declared boolean NOT NULL DEFAULT false,
+    seen_at  timestamptz,  -- the first time of a launch; null: declared only
+    PRIMARY KEY (saga, step, topic),
+    CHECK (declared OR seen_at IS NOT NULL)
+);
+
 -- The living processes. Each holds the advisory lock of its row in a session of its own.
 CREATE TABLE scoop.worker (
     id         uuid PRIMARY KEY,
@@ -321,12 +340,18 @@ CREATE TABLE scoop.worker (
     started_at timestamptz NOT NULL,  -- of two definitions of a handler, that of the later start is current
     topology   bigint NOT NULL DEFAULT 0,  -- raised when a process or a pause starts or ends, or a limit changes; claims name the value they know
     acknowledged bigint NOT NULL DEFAULT 0,  -- the topology read last while there was a pause: no earlier claim is under way
+    service    varchar(255) NOT NULL DEFAULT '',
+    build      varchar(255) NOT NULL DEFAULT '',
+    kept       text[],  -- the handlers that stay registered although the process does not have them; null: all
     -- Each process reads the rows of all. An empty list has no dimension, hence no bound either.
     CONSTRAINT sagas_are_lists CHECK (
         array_ndims(topics) = 1 AND array_lower(topics, 1) = 1 AND array_ndims(handlers) = 1
         AND array_lower(handlers, 1) = 1 AND array_ndims(definitions) = 1 AND array_lower(definitions, 1) = 1
     ),
-    CHECK (array_position(topics || handlers, NULL) IS NULL AND array_position(definitions, NULL) IS NULL),
+    CHECK (array_position(topics || handlers || kept, NULL) IS NULL AND array_position(definitions, NULL) IS NULL),
+    CONSTRAINT kept_handlers_are_few CHECK (
+        cardinality(kept) <= 100000 AND octet_length(array_to_string(kept, '')) <= 16777216
+    ),
     CHECK (cardinality(topics) = cardinality(handlers) AND cardinality(handlers) = cardinality(definitions)),
     CONSTRAINT sagas_are_not_too_many CHECK (
         cardinality(handlers) <= 100000 AND octet_length(array_to_string(topics, '')) <= 16777216

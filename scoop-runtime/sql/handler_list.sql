@@ -5,7 +5,7 @@
 -- $1 topic and $2 handler to continue after, $3 a text that the name of one of both has, $4 how many, null for all;
 -- of topic $5 and of handler $6, null for any
 WITH listed AS MATERIALIZED (
-    SELECT h.topic, h.handler, h.since
+    SELECT h.topic, h.handler, h.since, h.service
     FROM scoop.handler h
     WHERE h.retired_at IS NULL AND (h.topic, h.handler) > ($1::text, $2::text)
       AND (strpos(h.topic, $3) > 0 OR strpos(h.handler, $3) > 0)
@@ -20,7 +20,7 @@ limit_with_several_names AS MATERIALIZED (
     WHERE l.handlers <> ARRAY[l.saga::text]
     GROUP BY names.handler
 )
-SELECT h.topic, h.handler, h.since,
+SELECT h.topic, h.handler, h.since, h.service,
        l.concurrency, l.concurrency_by_key, l.serial, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, l.queue
 FROM listed h
 LEFT JOIN limit_with_several_names s ON s.handler = h.handler::text

@@ -26,6 +26,7 @@ WITH needed AS (
         ('scoop.join_member', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.ended_run', '{SELECT,INSERT,UPDATE,DELETE}'),
+        ('scoop.launches', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.worker', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.pause', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),

@@ -1,7 +1,7 @@
 -- Which workers are registered, whether each lives, and which sagas it has? With the name and the address of its session, if
 -- the role may see these.
 -- Locks: the advisory locks of the dead, for the moment.
-SELECT w.id, w.started_at, w.topics, w.handlers, w.definitions,
+SELECT w.id, w.started_at, w.service, w.build, w.topics, w.handlers, w.definitions,
        NOT scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role) AS is_alive,
        session.application_name AS application, host(session.client_addr) AS address
 FROM scoop.worker w

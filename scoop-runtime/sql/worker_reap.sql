@@ -11,4 +11,4 @@ WHERE w.id = ANY (ARRAY(
 ))
   -- once more, since the worker may have another session by now
   AND scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role)
-RETURNING w.id, w.topics, w.handlers, w.definitions
+RETURNING w.id, w.topics, w.handlers, w.definitions, w.service

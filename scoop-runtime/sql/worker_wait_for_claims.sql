@@ -3,4 +3,4 @@
 -- row owns nothing: the reaper that deleted the row has freed its runs.
 -- Locks: the row of this worker.
 -- $1 worker
-SELECT id, topics, handlers, definitions FROM scoop.worker WHERE id = $1 FOR UPDATE
+SELECT id, topics, handlers, definitions, service FROM scoop.worker WHERE id = $1 FOR UPDATE

@@ -105,6 +105,22 @@ pub enum RuntimeError {
         limit: usize,
     },
 
+    /// A step that declares its launches launches a message that it does not declare.
+    #[error(
+        "step `{step}` of saga `{saga}` launches a message on topic `{topic}`, which it does not declare; add {message} to \
+         `launches(..)` in the `#[step(..)]` of that step, or remove that setting"
+    )]
+    UndeclaredLaunch {
+        /// The saga.
+        saga: String,
+        /// The step, also if one of its other functions launches the message.
+        step: String,
+        /// The topic of the message.
+        topic: String,
+        /// What to declare.
+        message: String,
+    },
+
     /// A time outside the range that can be stored, the years 1 to 9999.
     #[error("{when} is out of range (years 1 to 9999)")]
     Time {

@@ -6,6 +6,7 @@ use scoop_core::FAILURE_TEXT_BYTES_MAX;
 use scoop_core::wait::WaitPlan;
 
 use crate::api::{Archive, Keep};
+use crate::store::Program;
 use crate::testing::Rehearsal;
 use crate::util::patience::PATIENCE;
 use crate::util::payload;
@@ -55,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) history_entries: usize,
     /// Whom runs wait for after a launch without a strategy; all registered handlers, if there is none.
     pub(crate) default_wait: Option<WaitPlan>,
+    /// The service and the build of the program.
+    pub(crate) program: Program,
     /// For how long finished hierarchies are kept.
     pub(crate) keep: Keep,
     /// What gets them before they are deleted.
@@ -83,6 +86,7 @@ impl Default for Settings {
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             history_entries: HISTORY_ENTRIES,
             default_wait: None,
+            program: Program::default(),
             keep: Keep::default(),
             archive: None,
             rehearsal: None,

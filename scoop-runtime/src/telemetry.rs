@@ -22,7 +22,7 @@ use tracing::field::display as shown;
 use uuid::Uuid;
 
 use crate::Subscribed;
-use crate::store::{ExpiredSignals, LockedDelivery, RefusedDelivery, RefusedMember};
+use crate::store::{ExpiredSignals, GoneHandler, LockedDelivery, RefusedDelivery, RefusedMember};
 pub(crate) use spans::{Code, RunSpan, launch_span, signal_span};
 use text::{Scrubbed, Told};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
@@ -237,6 +237,11 @@ events! {
     INFO "saga_renamed" = saga_renamed(worker: Uuid, saga: &str, name: &str) { saga = saga, name = name }
         ("a newer program calls saga `{}` `{}`: its runs under that name are run here, too", Escaped(saga), Escaped(name))
 
+    /// A handler was retired, since the programs of its service do not have it any more.
+    INFO "handler_retired" = handler_retired(worker: Uuid, saga: &str, topic: &str, service: &str)
+        { saga = saga, topic = topic, service = service }
+        ("handler `{}` retired: no program of service `{}` has it any more", Escaped(saga), Escaped(service))
+
     /// Workers died; their runs are ready again.
     WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: usize) { dead = dead, runs = runs }
         ("dead workers reaped: {dead}, runs taken over: {runs}")
@@ -443,6 +448,13 @@ pub(crate) fn refusal(error: &sqlx::Error) -> String {
         text += &format!(": {}", detail.trim_end_matches('.'));
     }
     scrubbed(&text)
+}
+
+/// Reports the handlers that were retired since no living process has them any more.
+pub(crate) fn handlers_retired(worker: Uuid, retired: &[GoneHandler]) {
+    for GoneHandler { topic, handler, service } in retired {
+        handler_retired(worker, handler, topic, service);
+    }
 }
 
 /// Reports runs that are stuck because the results of several attempts in a row are unknown, with their hierarchies.

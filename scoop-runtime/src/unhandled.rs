@@ -170,6 +170,7 @@ mod tests {
             topic: (*topic).into(),
             handler: (*handler).into(),
             since: SystemTime::UNIX_EPOCH,
+            service: None,
             limits: HandlerLimits::default(),
         };
         pairs.iter().map(listed).collect()

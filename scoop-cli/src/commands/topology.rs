@@ -3,31 +3,54 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
-use scoop_runtime::{HandlerLimits, QueueLength, RegisteredHandler, RegisteredWorker, Scoop};
+use scoop_core::Escaped;
+use scoop_runtime::{
+    HandlerLimits, QueueLength, RegisteredHandler, RegisteredWorker, Scoop, StepLaunch, Topology,
+};
 use serde::Serialize;
 
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, Tone, cell, cell_if_any, plain, toned};
 use crate::times::utc;
 
-/// Show which sagas handle which topics, and the workers that have them
+/// Show which sagas handle which topics and launch which messages, and the workers that have them
 ///
 /// Columns of a subscription: SINCE is the time of its registration, WORKERS the number of living workers that have the saga, and
 /// LIMITS the limits of the saga. WAITING is the number of its runs that wait for a worker, if a limit of the queue counts them;
 /// `+` stands for that or more.
 ///
-/// Columns of a worker: SINCE is the time of its start, and SAGAS the number of its sagas. PROGRAM and ADDRESS are those of its
-/// connection, as far as the role may see them.
+/// Columns of a worker: SINCE is the time of its start, and SAGAS the number of its sagas. SERVICE and BUILD are those of its program.
+/// PROGRAM and ADDRESS are those of its connection, as far as the role may see them.
+///
+/// A third table has the steps that launch messages: LAUNCHES is the topic, and SEEN the time of the first launch, or nothing if the
+/// step only declares it. `--format` writes handlers and launches as a graph, `--affected-by` the sagas that launch messages to a
+/// saga, and those to which it launches messages, directly or through others.
 #[derive(Debug, clap::Args)]
-pub(crate) struct TopologyArgs {}
+pub(crate) struct TopologyArgs {
+    /// Write the graph of handlers and launches for another program
+    #[arg(long, value_name = "FORMAT", conflicts_with = "affected_by")]
+    format: Option<Format>,
+    /// Show the sagas that this one affects
+    #[arg(long, value_name = "SAGA")]
+    affected_by: Option<String>,
+}
 
-/// A subscription, or a worker.
+/// The language of a graph.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Format {
+    Mermaid,
+    Dot,
+    Json,
+}
+
+/// A subscription, a worker, or a launch.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum TopologyRecord<'a> {
     Handler {
         topic: &'a str,
         handler: &'a str,
+        service: Option<&'a str>,
         since: String,
         /// The living workers that have the saga.
         workers: usize,
@@ -39,9 +62,18 @@ enum TopologyRecord<'a> {
         worker: &'a str,
         started_at: String,
         alive: bool,
+        service: &'a str,
+        build: &'a str,
         application: Option<&'a str>,
         address: Option<&'a str>,
         handlers: Vec<&'a str>,
+    },
+    Launch {
+        saga: &'a str,
+        step: &'a str,
+        topic: &'a str,
+        declared: bool,
+        seen_at: Option<String>,
     },
 }
 
@@ -79,7 +111,48 @@ impl<'a> LimitsRecord<'a> {
 }
 
 /// Shows the topology.
-pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Result<Exit, Fault> {
+pub(crate) async fn show(scoop: &Scoop, output: Output, args: TopologyArgs) -> Result<Exit, Fault> {
+    let topology = scoop.topology().await?;
+    match args {
+        TopologyArgs { affected_by: Some(saga), .. } => affected(&topology, &saga, output),
+        TopologyArgs { format: Some(format), .. } => {
+            let graph = match format {
+                Format::Mermaid => topology.to_mermaid(),
+                Format::Dot => topology.to_dot(),
+                Format::Json => serde_json::to_string_pretty(&topology).map_err(std::io::Error::from)?,
+            };
+            output.line(graph.trim_end())?;
+            Ok(Exit::Done)
+        }
+        TopologyArgs { .. } => tables(scoop, &topology, output).await,
+    }
+}
+
+/// Shows the sagas that this one affects.
+fn affected(topology: &Topology, saga: &str, output: Output) -> Result<Exit, Fault> {
+    if !topology.handlers.iter().any(|it| it.saga == saga) {
+        return Err(Fault::NotFound(format!("no saga is named `{}`", Escaped(saga))));
+    }
+    let affected = topology.affected_by(saga);
+    if output.json {
+        output.record(&affected)?;
+        return Ok(Exit::Done);
+    }
+    let mut rows = Rows::new(&["DIRECTION", "SAGA"]);
+    let (upstream, downstream) = (affected.upstream.iter(), affected.downstream.iter());
+    let each = upstream.map(|saga| ("upstream", saga)).chain(downstream.map(|saga| ("downstream", saga)));
+    each.for_each(|(direction, saga)| rows.add([plain(direction), cell(saga)]));
+    if rows.is_empty() {
+        output
+            .remark("no saga is known to launch messages to it, and it is not known to launch any to others");
+    } else {
+        output.table(rows)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows handlers, workers and launches.
+async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Exit, Fault> {
     let (handlers, workers) = (scoop.handlers().await?, scoop.workers().await?);
     let queues = scoop.queue_lengths().await?;
     let queue_of = |it: &RegisteredHandler| queues.iter().find(|queue| queue.saga == it.handler);
@@ -92,21 +165,23 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
             definitions.sort_unstable();
             definitions.dedup();
             let waiting = queue_of(handler).map(|queue| queue.waiting);
-            let RegisteredHandler { topic, handler, since, limits, .. } = handler;
+            let RegisteredHandler { topic, handler, service, since, limits, .. } = handler;
             output.record(&TopologyRecord::Handler {
                 topic,
                 handler,
+                service: service.as_deref(),
                 since: utc(*since),
                 workers,
                 definitions,
                 limits: LimitsRecord::new(limits, waiting),
             })?;
         }
-        return workers
-            .iter()
-            .try_for_each(|worker| output.record(&record(worker)))
-            .map(|()| Exit::Done)
-            .map_err(Into::into);
+        workers.iter().try_for_each(|worker| output.record(&record(worker)))?;
+        for StepLaunch { saga, step, topic, is_declared, seen_at, .. } in &topology.launches {
+            let (declared, seen_at) = (*is_declared, seen_at.map(utc));
+            output.record(&TopologyRecord::Launch { saga, step, topic, declared, seen_at })?;
+        }
+        return Ok(Exit::Done);
     }
     let mut rows = Rows::new(&["TOPIC", "SAGA", "SINCE", "WORKERS", "LIMITS", "WAITING"]);
     for handler in &handlers {
@@ -126,7 +201,8 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
     } else {
         output.table(rows)?;
     }
-    let mut rows = Rows::new(&["WORKER", "STATE", "SINCE", "SAGAS", "PROGRAM", "ADDRESS"]);
+    let mut rows =
+        Rows::new(&["WORKER", "STATE", "SINCE", "SAGAS", "SERVICE", "BUILD", "PROGRAM", "ADDRESS"]);
     for worker in &workers {
         let (state, tone) = if worker.is_alive { ("alive", Tone::Good) } else { ("dead", Tone::Bad) };
         rows.add([
@@ -134,6 +210,8 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
             toned(state, tone),
             plain(utc(worker.started_at)),
             plain(worker.sagas.len()),
+            cell(&worker.service),
+            cell(&worker.build),
             cell_if_any(worker.application.as_deref()),
             cell_if_any(worker.address.as_deref()),
         ]);
@@ -143,6 +221,15 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, _: TopologyArgs) -> Resu
     } else {
         output.line("")?;
         output.table(rows.unwrapped(0))?;
+    }
+    let mut rows = Rows::new(&["SAGA", "STEP", "LAUNCHES", "SEEN"]);
+    for launch in &topology.launches {
+        let seen = cell_if_any(launch.seen_at.map(utc));
+        rows.add([cell(&launch.saga), cell(&launch.step), cell(&launch.topic), seen]);
+    }
+    if !rows.is_empty() {
+        output.line("")?;
+        output.table(rows)?;
     }
     Ok(Exit::Done)
 }
@@ -168,6 +255,8 @@ fn record(worker: &RegisteredWorker) -> TopologyRecord<'_> {
         worker: &worker.identifier,
         started_at: utc(worker.started_at),
         alive: worker.is_alive,
+        service: &worker.service,
+        build: &worker.build,
         application: worker.application.as_deref(),
         address: worker.address.as_deref(),
         handlers: worker.sagas.iter().map(|saga| &*saga.handler).collect(),

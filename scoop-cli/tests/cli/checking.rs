@@ -14,13 +14,13 @@ async fn topology_has_handlers_and_workers() {
         shop.orders orders <time> 1
         shop.payments payments <time> 1
 
-        WORKER STATE SINCE SAGAS PROGRAM ADDRESS
-        scoop-rs:<id 1> alive <time> 2 <program>/scoop
+        WORKER STATE SINCE SAGAS SERVICE BUILD PROGRAM ADDRESS
+        scoop-rs:<id 1> alive <time> 2 shop 7 <program>/scoop
     "#]]);
     shop.run(&["topology", "--json"]).await.shows(expect![[r#"
-        {"kind":"handler","topic":"shop.orders","handler":"orders","since":"<time>","workers":1,"definitions":[2],"limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
-        {"kind":"handler","topic":"shop.payments","handler":"payments","since":"<time>","workers":1,"definitions":[3],"limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
-        {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","alive":true,"application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
+        {"kind":"handler","topic":"shop.orders","handler":"orders","service":"shop","since":"<time>","workers":1,"definitions":[2],"limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
+        {"kind":"handler","topic":"shop.payments","handler":"payments","service":"shop","since":"<time>","workers":1,"definitions":[3],"limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
+        {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","alive":true,"service":"shop","build":"7","application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
     "#]]);
     shop.scoop.shutdown().await.unwrap();
     shop.run(&["topology"]).await.shows(expect![[r#"
@@ -42,6 +42,61 @@ async fn topology_has_handlers_and_workers() {
     let shown = shop.run(&["topology", "--json"]).await.stdout;
     let limits = r#""limits":{"concurrency":2,"concurrency_by_key":true,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":"order","queue":1,"waiting":1}"#;
     assert!(shown.contains(limits), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topology_has_launches_as_tables_and_graphs() {
+    let mut shop = Shop::open().await;
+    shop.db
+        .execute("INSERT INTO scoop.launches VALUES ('orders', 'reserve', 'shop.payments', true, now()), ('payments', 'gone', 'old', true, NULL)")
+        .await;
+    let shown = shop.run(&["topology"]).await.stdout;
+    assert!(shown.contains("SAGA") && shown.contains("LAUNCHES") && shown.contains("reserve"), "{shown}");
+    assert!(!shown.contains("gone"), "{shown}");
+    let shown = shop.run(&["topology", "--json"]).await.stdout;
+    let launch = r#"{"kind":"launch","saga":"orders","step":"reserve","topic":"shop.payments","declared":true,"seen_at":""#;
+    assert!(shown.contains(launch), "{shown}");
+    shop.run(&["topology", "--format", "mermaid"]).await.shows(expect![[r#"
+        flowchart LR
+        classDef retired stroke-dasharray: 4
+        t0(["shop.orders"])
+        t1(["shop.payments"])
+        subgraph v0["shop"]
+        s0["orders"]
+        s1["payments"]
+        end
+        t0 --> s0
+        t1 --> s1
+        s0 -->|"reserve"| t1
+    "#]]);
+    shop.run(&["topology", "--format", "dot"]).await.shows(expect![[r#"
+        digraph topology {
+        rankdir=LR;
+        t0 [label="shop.orders"];
+        t1 [label="shop.payments"];
+        subgraph cluster_0 {
+        label="shop";
+        s0 [label="orders", shape=box];
+        s1 [label="payments", shape=box];
+        }
+        t0 -> s0;
+        t1 -> s1;
+        s0 -> t1 [label="reserve"];
+        }
+    "#]]);
+    let json = shop.run(&["topology", "--format", "json"]).await.stdout;
+    assert!(json.contains(r#""saga": "orders""#), "{json}");
+    shop.run(&["topology", "--affected-by", "orders"]).await.shows(expect![[r#"
+        DIRECTION SAGA
+        downstream payments
+    "#]]);
+    shop.run(&["topology", "--affected-by", "payments", "--json"]).await.shows(expect![[r#"
+        {"upstream":["orders"],"downstream":[]}
+    "#]]);
+    shop.run(&["topology", "--affected-by", "none"]).await.shows(expect![[r#"
+        exit 3
+        2> error: no saga is named `none`
+    "#]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -201,7 +201,10 @@ impl Shop {
     /// The same with these settings of the program.
     pub(crate) async fn with(settings: impl FnOnce(Builder) -> Builder) -> Self {
         let db = Database::new().await;
-        let scoop = settings(db.scoop().only::<Orders>().only::<Payments>()).start().await.unwrap();
+        let scoop = settings(db.scoop().only::<Orders>().only::<Payments>().service("shop").build("7"))
+            .start()
+            .await
+            .unwrap();
         let url = db.pool().connect_options().to_url_lossy().to_string();
         Self { db, scoop, url, ids: vec![] }
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Ident, Path, Type};
 
 use self::messages::{join_constant, messages};
@@ -29,7 +30,7 @@ pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
         #messages
         #trait_impl
         ::scoop::__private::inventory::submit! {
-            ::scoop::__private::Registration::new::<#ty>(|| {
+            ::scoop::__private::Registration::new::<#ty>(::core::env!("CARGO_PKG_NAME"), || {
                 use ::scoop::__private::NotDefault as _;
                 ::scoop::__private::erase(::scoop::__private::Probe::<#ty>::new().instance())
             })
@@ -104,6 +105,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
     let due = due(step_enum, message, steps);
     let awaits = awaits(step_enum, message, steps);
+    let launches = launches(step_enum, steps);
     let within = durations("within", step_enum, steps, |step| step.awaits.as_ref()?.within);
     let finally = finally(step_enum, message, steps);
     let compensate = compensate(step_enum, message, steps);
@@ -128,6 +130,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #sleep
             #wait
             #pin
+            #launches
             #value_shapes
             #invoke
             #due
@@ -180,6 +183,26 @@ fn limit_key(message: &Type, limits: &Limits) -> Option<TokenStream> {
     Some(quote! {
         fn limit_key(&self, message: &#message) -> ::core::option::Option<::std::string::String> {
             ::core::option::Option::Some(#text)
+        }
+    })
+}
+
+/// The function that returns the topics of the declared launches.
+fn launches(step_enum: &Path, steps: &[Step]) -> Option<TokenStream> {
+    let topics = Arms::of(step_enum, steps, |step| {
+        // The compiler reports a type that is no message where it is written.
+        let topics = step.launches.as_ref()?.iter().map(|ty| {
+            let span = Span::call_site().located_at(ty.span());
+            quote_spanned!(span=> launched::<#ty>())
+        });
+        Some(quote!(::core::option::Option::Some(const { &[#(#topics),*] })))
+    });
+    let topics = topics.or_else(&quote!(::core::option::Option::None))?;
+    Some(quote! {
+        fn launches(step: #step_enum) -> ::core::option::Option<&'static [&'static str]> {
+            #[allow(unused_imports)]
+            use ::scoop::__private::launched;
+            match step { #topics }
         }
     })
 }

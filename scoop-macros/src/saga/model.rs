@@ -11,6 +11,7 @@ use super::awaits::Awaits;
 use super::delivery;
 pub(super) use super::delivery::Delivery;
 use super::filter::Filter;
+use super::launches;
 use super::limits::{self, Limits};
 use super::parse::{Block, Function};
 use super::resolve::Resolver;
@@ -92,6 +93,8 @@ pub(super) struct Step {
     pub(super) rollback: Option<Call>,
     pub(super) on_child_failure: Option<Call>,
     pub(super) delivery: Delivery,
+    /// The messages that it declares to launch, if it declares any.
+    pub(super) launches: Option<Vec<Type>>,
 }
 
 /// The signal that a step awaits, and the call of the function that returns its key.
@@ -260,6 +263,7 @@ pub(super) struct Draft<'a> {
     rollback: Option<Ident>,
     on_child_failure: Option<Ident>,
     delivery: Delivery,
+    launches: Option<Vec<Type>>,
 }
 
 impl Draft<'_> {
@@ -348,6 +352,7 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
         rollback: settings.function("rollback", errors),
         on_child_failure: settings.function("on_child_failure", errors),
         delivery: delivery::read(&settings, errors),
+        launches: launches::read(&settings, errors),
         shape: frame.read(&function.sig, Role::Step, errors),
     };
     if let Some(key) = settings.key("rollback_retry").filter(|_| settings.key("rollback").is_none()) {
@@ -367,7 +372,7 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
     draft
 }
 
-const STEP_KEYS: [&str; 12] = [
+const STEP_KEYS: [&str; 13] = [
     "rollback",
     "on_child_failure",
     "finally",
@@ -378,6 +383,7 @@ const STEP_KEYS: [&str; 12] = [
     "retry",
     "rollback_retry",
     "delivery",
+    "launches",
     "name",
     "was",
 ];
@@ -481,6 +487,7 @@ fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) 
             rollback,
             on_child_failure,
             delivery: draft.delivery,
+            launches: draft.launches.clone(),
         }));
     }
     steps

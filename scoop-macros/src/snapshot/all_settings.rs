@@ -106,6 +106,18 @@ impl ::scoop::Saga for Checkout {
             _ => ::core::option::Option::None,
         }
     }
+    fn launches(
+        step: __steps_of_Checkout_at_0::CheckoutStep,
+    ) -> ::core::option::Option<&'static [&'static str]> {
+        #[allow(unused_imports)]
+        use ::scoop::__private::launched;
+        match step {
+            __steps_of_Checkout_at_0::CheckoutStep::Charge => {
+                ::core::option::Option::Some(const { &[launched::<Parcel>()] })
+            }
+            _ => ::core::option::Option::None,
+        }
+    }
     fn value_shapes() -> ::std::vec::Vec<::scoop::__private::StoredType> {
         use ::scoop::__private::{shape_of, stored};
         ::std::vec![
@@ -208,8 +220,8 @@ impl ::scoop::Saga for Checkout {
     }
 }
 ::scoop::__private::inventory::submit! {
-    ::scoop::__private::Registration::new:: < Checkout > (|| { use
-    ::scoop::__private::NotDefault as _;
+    ::scoop::__private::Registration::new:: < Checkout > (::core::env!("CARGO_PKG_NAME"),
+    || { use ::scoop::__private::NotDefault as _;
     ::scoop::__private::erase(::scoop::__private::Probe:: < Checkout > ::new()
     .instance()) })
 }

@@ -106,8 +106,8 @@ impl ::scoop::Saga for Checkout {
     }
 }
 ::scoop::__private::inventory::submit! {
-    ::scoop::__private::Registration::new:: < Checkout > (|| { use
-    ::scoop::__private::NotDefault as _;
+    ::scoop::__private::Registration::new:: < Checkout > (::core::env!("CARGO_PKG_NAME"),
+    || { use ::scoop::__private::NotDefault as _;
     ::scoop::__private::erase(::scoop::__private::Probe:: < Checkout > ::new()
     .instance()) })
 }

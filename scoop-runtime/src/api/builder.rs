@@ -18,9 +18,15 @@ use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
-use crate::store::{self, ConnectionSettings, PostgresStore, Schema, Sessions, StepTransactions, Store};
+use crate::store::{
+    self, ConnectionSettings, PostgresStore, Program, Schema, Sessions, StepTransactions, Store,
+};
 use crate::util::patience::{FOREVER, GivenUp, Trial};
+use crate::util::program;
 use crate::{RuntimeError, Saga, Scoop, SetupError};
+
+/// The maximum length of the name of a service, or of a build, in characters.
+const NAME_CHARS_MAX: usize = 255;
 
 /// The settings of a program with sagas, which [starts](Builder::start) it.
 ///
@@ -42,6 +48,9 @@ pub struct Builder {
     provided: Provided,
     only: Option<Vec<TypeId>>,
     expected: Vec<String>,
+    service: Option<String>,
+    build: Option<String>,
+    kept: Option<Vec<String>>,
     pub(super) settings: Settings,
     pub(super) poll_interval: Option<Duration>,
     migrates: Option<bool>,
@@ -66,6 +75,9 @@ impl Builder {
             provided: Provided::default(),
             only: None,
             expected: vec![],
+            service: None,
+            build: None,
+            kept: None,
             settings: Settings::default(),
             poll_interval: None,
             migrates: None,
@@ -195,6 +207,44 @@ impl Builder {
         self
     }
 
+    /// The service that this program is a part of: its processes replace each other in a deployment. By default this is the package
+    /// of its sagas; with the name of its file if that is another one, and that name alone if the sagas are of several packages.
+    ///
+    /// A handler belongs to the service that has started with it last. If a new build of the service does not have the handler, it is
+    /// [retired](Scoop::retire_handler) as soon as no process has it any more, and one of the new build lives: the new process has
+    /// started after the first one of the build that had it. Nothing is retired while no process of the service lives.
+    ///
+    /// Programs of one service must not divide its handlers among them without [`Builder::only`] or [`Builder::keep_handlers`].
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::Scoop;
+    ///
+    /// let shop = Scoop::builder().postgres(pool).service("shop").keep_handlers(["newsletter"]).start().await?;
+    /// # shop.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn service(mut self, name: impl Into<String>) -> Self {
+        self.service = Some(name.into());
+        self
+    }
+
+    /// The build of this program, such as its version or its commit. By default this is a fingerprint of its sagas, so that programs
+    /// with the same sagas are one build.
+    pub fn build(mut self, id: impl Into<String>) -> Self {
+        self.build = Some(id.into());
+        self
+    }
+
+    /// The handlers that stay registered although this program does not have them: see [`Builder::service`]. By default these are
+    /// none, and all if the program is restricted by [`Builder::only`].
+    pub fn keep_handlers(mut self, sagas: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.kept.get_or_insert_default().extend(sagas.into_iter().map(Into::into));
+        self
+    }
+
     /// The maximum number of runs executed at the same time, by default 256. A run that waits for its children, for a
     /// time, or for a retry does not count; one whose step waits for a connection does. One of sixteen slots is
     /// reserved for sagas with hardly any running executions, when their messages are launched in this process.
@@ -298,6 +348,7 @@ impl Builder {
     pub fn start(mut self) -> impl Future<Output = Result<Scoop, RuntimeError>> + Send {
         async move {
             let (registry, schema) = self.check()?;
+            self.settings.program = self.program(&registry);
             match self.database.take() {
                 #[cfg(feature = "in-memory")]
                 Some(Database::Memory(memory)) => self.start_in_memory(registry, memory).await,
@@ -389,6 +440,16 @@ impl Builder {
         .boxed()
     }
 
+    /// What this process says of its program.
+    fn program(&self, registry: &Registry) -> Program {
+        let by_default = || program::service(&registry.packages, &program::file_name());
+        Program {
+            service: self.service.clone().unwrap_or_else(by_default),
+            build: self.build.clone().unwrap_or_else(|| registry.sagas.fingerprint()),
+            kept: self.kept.clone().or_else(|| self.only.is_none().then(Vec::new)),
+        }
+    }
+
     /// Checks everything that needs no database.
     fn check(&self) -> Result<(Registry, Schema), RuntimeError> {
         let mut errors = self.wrong_settings();
@@ -407,6 +468,12 @@ impl Builder {
             errors.extend((max < required).then_some(SetupError::PoolTooSmall { max, required }));
         }
         errors.extend(self.settings.keep.mistakes());
+        let named = [("service", &self.service), ("build", &self.build)];
+        let named = named.into_iter().filter_map(|(setting, name)| Some((setting, name.as_deref()?)));
+        let unfit = named.filter(|(_, name)| {
+            name.is_empty() || name.chars().count() > NAME_CHARS_MAX || name.chars().any(char::is_control)
+        });
+        errors.extend(unfit.map(|(setting, name)| SetupError::UnfitName { setting, name: name.to_owned() }));
         let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
         let registry = Registry::collect(&self.provided, self.only.as_deref(), &self.expected)
             .map_err(|mistakes| errors.extend(mistakes));

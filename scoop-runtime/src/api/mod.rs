@@ -40,6 +40,7 @@ mod prune;
 mod rebuild_entities;
 mod redelivery;
 mod subscriptions;
+mod topology;
 
 pub use archive::ArchiveBatch;
 pub(crate) use archive::{Archive, ArchiveError};
@@ -71,3 +72,4 @@ pub use scoop::Scoop;
 pub use signal::SendSignal;
 pub(crate) use signal::prepare as prepare_signal;
 pub use subscriptions::{Retire, Retired};
+pub use topology::{Affected, StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService};

@@ -14,9 +14,6 @@ use crate::util::patience::GivenUp;
 use crate::util::payload::check_topic;
 use crate::{QueueLength, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
 
-/// The number of events among which launches are looked for.
-const EMISSIONS_READ_MAX: usize = 10_000;
-
 /// The result of [retiring](Scoop::retire_handler) a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -183,32 +180,6 @@ impl Scoop {
             served.values_mut().for_each(|definitions| definitions.sort_unstable());
             let of = |pair| served.get(&pair).cloned().unwrap_or_default();
             Ok(topics.iter().zip(&sagas).map(of).collect())
-        }
-        .boxed()
-    }
-
-    /// The messages that sagas launch: pairs of a saga and a topic, among the newest 10,000 events.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for (saga, topic) in scoop.emissions().await? {
-    ///     println!("{saga} launches messages on {topic}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn emissions(&self) -> impl Future<Output = Result<Vec<(String, String)>, RuntimeError>> + Send {
-        async move {
-            let emissions = self.read_patiently(|_| self.store().emissions(EMISSIONS_READ_MAX)).await;
-            emissions.map_err(GivenUp::error("launches were looked up"))
         }
         .boxed()
     }

@@ -58,8 +58,9 @@ impl WorkerSession {
                 let mut session = tables.open_session().await?;
                 // Read when the lock is taken.
                 let known = engine.topology.known();
-                let registered = engine.topology.registered(&known, engine.worker);
-                let started_at = session.register(tables, registered).await?;
+                let registered = engine.topology.registered(&known, engine);
+                let (started_at, retired) = session.register(tables, registered).await?;
+                telemetry::handlers_retired(engine.worker, &retired);
                 engine.topology.started(started_at);
                 session.listen(tables).await?;
                 Ok(Self::Postgres(session))
@@ -67,8 +68,9 @@ impl WorkerSession {
             #[cfg(feature = "in-memory")]
             Store::Memory(memory) => {
                 let known = engine.topology.known();
-                let registered = engine.topology.registered(&known, engine.worker);
-                let (session, started_at) = memory.open_session(registered).await?;
+                let registered = engine.topology.registered(&known, engine);
+                let (session, started_at, retired) = memory.open_session(registered).await?;
+                telemetry::handlers_retired(engine.worker, &retired);
                 engine.topology.started(started_at);
                 Ok(Self::Memory(session))
             }
@@ -198,6 +200,7 @@ pub(super) async fn reap(engine: Arc<Engine>) {
             Ok(Reaped { workers, freed }) => {
                 telemetry::took_over(engine.worker, workers, freed.runs);
                 telemetry::unknown_too_often(&freed.stuck);
+                telemetry::handlers_retired(engine.worker, &freed.retired);
                 engine.wakeups.wake_claimers();
                 // A run of it may have begun to await a signal.
                 engine.wakeups.deliver(Delivery::All);

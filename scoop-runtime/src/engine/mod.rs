@@ -12,6 +12,7 @@ mod claim;
 mod deadlines;
 mod gauges;
 mod join_expiry;
+mod launches;
 mod limits;
 mod liveness;
 mod local_start;

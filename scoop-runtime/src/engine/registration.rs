@@ -1,16 +1,17 @@
 //! What a program records of itself: at its start, and again if the database has lost it, as when a test suite empties the
 //! tables while the program runs.
 
-use super::schedule;
 use super::shared::Engine;
 use super::topology::refresh;
+use super::{launches, schedule};
 use crate::saga::registry::Renamed;
 use crate::telemetry;
 
-/// Registers the schedules and the limits of this program, and reads the topology.
+/// Registers the schedules, the limits and the declared launches of this program, and reads the topology.
 pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     schedule::publish(engine).await?;
     publish_limits(engine).await?;
+    launches::publish(engine).await?;
     refresh::look(engine).await
 }
 

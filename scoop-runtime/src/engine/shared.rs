@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::decisions::DecisionQueue;
+use super::launches::NewLaunches;
 use super::settle::queue::Settler;
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::{StopSignal, StopSignals};
@@ -72,6 +73,7 @@ pub(crate) struct Engine {
     /// None for a database in memory.
     pub(crate) step_transactions: Option<StepTransactions>,
     pub(super) settler: Settler,
+    pub(super) launches: NewLaunches,
     pub(super) decisions: DecisionQueue,
     pub(super) wakeups: Wakeups,
     pub(super) stop_signals: StopSignals,

@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::decisions::DecisionQueue;
+use super::launches::NewLaunches;
 use super::settle::batched;
 use super::settle::queue::{Queue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
@@ -23,8 +24,8 @@ use super::user_code::running::Running;
 use super::vitals::Vitals;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Wakeups};
 use super::{
-    claim, decisions, gauges, join_expiry, limits, liveness, notify, parents, reconcile, registration,
-    retention, schedule, signal_delivery, timer,
+    claim, decisions, gauges, join_expiry, launches, limits, liveness, notify, parents, reconcile,
+    registration, retention, schedule, signal_delivery, timer,
 };
 use crate::completion::Completions;
 use crate::saga::registry::Registry;
@@ -44,7 +45,7 @@ pub(crate) async fn start(
 ) -> sqlx::Result<Arc<Engine>> {
     record_locations();
     let worker = ids::now_v7();
-    let Registry { sagas, subscriptions, schedules, joins, limits } = registry;
+    let Registry { sagas, subscriptions, schedules, joins, limits, .. } = registry;
     let topology = TopologyCache::publish(&store, sagas).await?;
     let (settler, settlements) = Settler::new();
     let (decisions, undecided, of_tables) = DecisionQueue::new();
@@ -72,6 +73,7 @@ pub(crate) async fn start(
         in_doubt: AtomicBool::new(false),
         reconcile_due: AtomicBool::new(false),
         settler,
+        launches: NewLaunches::default(),
         decisions,
         wakeups,
         stop_signals: StopSignals::default(),
@@ -140,6 +142,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     }
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
     spawn(signal_delivery::serve(engine.clone(), deliveries, drained.clone()).boxed());
+    spawn(launches::serve(engine.clone(), drained.clone()).boxed());
     spawn(decisions::serve(engine.clone(), undecided, drained.clone()).boxed());
     spawn(decisions::table::serve(engine.clone(), of_tables, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());
@@ -158,7 +161,10 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     // Runs that were woken and claimed in the last moment are handed back.
     runs_end(&engine).await;
     match engine.store.deregister(engine.worker, engine.settings.backoff).await {
-        Ok(freed) => telemetry::unknown_too_often(&freed.stuck),
+        Ok(freed) => {
+            telemetry::unknown_too_often(&freed.stuck);
+            telemetry::handlers_retired(engine.worker, &freed.retired);
+        }
         Err(error) => telemetry::operation_abandoned(engine.worker, "deregistration", &error),
     }
     telemetry::stopped(engine.worker);

@@ -167,6 +167,15 @@ pub enum SetupError {
     #[error(transparent)]
     Name(#[from] scoop_core::NameError),
 
+    /// The name of a service or of a build cannot be stored.
+    #[error("`Builder::{setting}` takes 1 to 255 characters without control characters, and gets {name:?}")]
+    UnfitName {
+        /// The setting.
+        setting: &'static str,
+        /// The name.
+        name: String,
+    },
+
     /// A setting is out of range.
     #[error("{setting} must be >= {min}, but is {value}")]
     TooSmall {

@@ -231,6 +231,10 @@ pub struct RegisteredWorker {
     pub identifier: String,
     /// The time since which it runs.
     pub started_at: SystemTime,
+    /// The service of its program: [`Builder::service`](crate::Builder::service).
+    pub service: String,
+    /// The build of its program: [`Builder::build`](crate::Builder::build).
+    pub build: String,
     /// Whether its session lives. If it does not, another worker takes its runs over, and its registration is deleted.
     pub is_alive: bool,
     /// The name of its connection, which begins with that of the program; if the role may see it.

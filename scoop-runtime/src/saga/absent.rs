@@ -15,7 +15,6 @@ use super::registry::RunnableSaga;
 use super::retry::Retry;
 use super::{DecodeError, Handler, RetryTarget, StepEnd};
 use crate::Scope;
-use crate::telemetry::metrics::StepTimes;
 
 impl RunnableSaga {
     /// A saga with these recorded steps, and without their code.
@@ -27,13 +26,13 @@ impl RunnableSaga {
         let steps: Vec<_> = steps.into_iter().map(step).collect();
         let definition =
             Definition { saga: name.to_owned().into(), topic: topic.to_owned().into(), steps: steps.into() };
-        Self { definition, handler: Arc::new(AbsentSaga), times: StepTimes::default() }
+        Self::new(definition, Arc::new(AbsentSaga))
     }
 }
 
 /// The code of such a saga. None of it is called for a run that gives up before it begins; otherwise the run goes back to its
 /// queue.
-struct AbsentSaga;
+pub(super) struct AbsentSaga;
 
 fn absent<'a, T: 'a + Send>() -> BoxFuture<'a, Result<T>> {
     ready(Err(Error::infrastructure("no living program has the saga"))).boxed()

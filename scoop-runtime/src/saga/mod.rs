@@ -5,6 +5,7 @@ pub(crate) mod children;
 pub(crate) mod command;
 pub(crate) mod failed;
 pub(crate) mod join;
+pub(crate) mod launches;
 pub(crate) mod limits;
 #[doc(hidden)]
 pub mod private;
@@ -84,6 +85,12 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// Whom its runs wait for after a launch, if neither the launch nor the message says so: `#[saga(wait = ..)]`.
     fn wait() -> Option<WaitPlan> {
+        None
+    }
+
+    /// The topics on which a step declares to launch messages: `#[step(launches(..))]`. `None` if it declares none.
+    fn launches(step: Self::Step) -> Option<&'static [&'static str]> {
+        let _ = step;
         None
     }
 
@@ -324,6 +331,12 @@ pub trait Handler: Send + Sync + 'static {
         None
     }
 
+    /// See [`Saga::launches`].
+    fn launches(&self, step: usize) -> Option<&'static [&'static str]> {
+        let _ = step;
+        None
+    }
+
     /// See [`Saga::decisions`].
     fn decisions(&self) -> Option<command::CommandFunctions>;
 
@@ -418,6 +431,10 @@ impl<S: Saga> Handler for S {
 
     fn wait(&self) -> Option<WaitPlan> {
         S::wait()
+    }
+
+    fn launches(&self, step: usize) -> Option<&'static [&'static str]> {
+        S::launches(S::Step::ALL[step])
     }
 
     fn decisions(&self) -> Option<command::CommandFunctions> {
@@ -526,6 +543,8 @@ pub struct Registration {
     #[cfg(feature = "testing")]
     pub(crate) types: fn() -> Vec<StoredType>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
+    /// The package of the code.
+    pub(crate) package: &'static str,
 }
 
 inventory::collect!(Registration);
@@ -571,8 +590,8 @@ impl Registration {
         (self.settings)()
     }
 
-    /// The registration of `S`; `default` returns an instance if `S` implements `Default`.
-    pub const fn new<S: Saga>(default: fn() -> Option<Arc<dyn Handler>>) -> Self {
+    /// The registration of `S` in this package; `default` returns an instance if `S` implements `Default`.
+    pub const fn new<S: Saga>(package: &'static str, default: fn() -> Option<Arc<dyn Handler>>) -> Self {
         Self {
             definition: || S::DEFINITION,
             schedule: || S::SCHEDULE,
@@ -587,6 +606,7 @@ impl Registration {
             #[cfg(feature = "testing")]
             types: types_of::<S>,
             default,
+            package,
         }
     }
 }

@@ -57,6 +57,11 @@ pub const fn topic<S: Saga>() -> &'static str {
     <S::Message as Handled>::MESSAGES[0].topic
 }
 
+/// The topic of a message that a step declares to launch.
+pub const fn launched<M: Message>() -> &'static str {
+    M::TOPIC
+}
+
 /// Whether no message before the one at `index` has its topic.
 pub const fn has_own_topic<T: Handled>(index: usize) -> bool {
     let mut earlier = 0;

@@ -3,10 +3,14 @@
 
 use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedule};
 
+use uuid::Uuid;
+
+use super::launches::KnownLaunches;
 use crate::api::Keep;
 use crate::saga::schedule::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
@@ -41,6 +45,8 @@ pub(crate) struct Registry {
     pub(crate) joins: Vec<Arc<JoinSpec>>,
     /// The sagas that messages are delivered to, with their limits.
     pub(crate) limits: Vec<SagaLimit>,
+    /// The packages of the code of its sagas.
+    pub(crate) packages: BTreeSet<&'static str>,
 }
 
 /// The sagas that a program runs, by topic and name: under their own names, their former ones, and those that newer
@@ -85,6 +91,7 @@ pub(crate) struct RunnableSaga {
     pub(crate) definition: Definition,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) times: StepTimes,
+    pub(super) launches: KnownLaunches,
 }
 
 impl Registry {
@@ -112,6 +119,7 @@ impl Registry {
         let schedules = schedules(&linked, &mut errors);
         let (mut sagas, mut subscriptions, mut joins) = (BTreeMap::new(), vec![], vec![]);
         let mut limits = vec![];
+        let packages = linked.iter().map(|registration| registration.package).collect();
         for registration in linked {
             let (id, type_name) = (registration.saga_type)();
             let Some(handler) = provided.find(id).or_else(registration.default) else {
@@ -125,8 +133,7 @@ impl Registry {
             let mut add = |definition: Definition, was: Vec<String>, settings, handler: &Arc<dyn Handler>| {
                 let former = was.iter().map(|was| under_name(&definition, was));
                 for definition in former.chain([definition.clone()]) {
-                    let runnable =
-                        RunnableSaga { definition, handler: handler.clone(), times: StepTimes::default() };
+                    let runnable = RunnableSaga::new(definition, handler.clone());
                     sagas.insert(runnable.key(), Arc::new(runnable));
                 }
                 subscriptions.push(SubscribedSaga::new(&definition, was, settings));
@@ -156,7 +163,7 @@ impl Registry {
         if sagas.is_empty() {
             telemetry::no_sagas();
         }
-        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules, joins, limits })
+        Ok(Self { sagas: Sagas::new(sagas), subscriptions, schedules, joins, limits, packages })
     }
 }
 
@@ -187,14 +194,23 @@ impl Sagas {
                 |it: &RunnableSaga| it.definition.saga == *name && !Arc::ptr_eq(&it.handler, &saga.handler);
             if self.find(topic, name).is_none() && !self.each().any(is_other) {
                 let definition = under_name(&saga.definition, name);
-                let (handler, times) = (saga.handler.clone(), StepTimes::default());
-                let runnable = RunnableSaga { definition, handler, times };
+                let runnable = RunnableSaga::new(definition, saga.handler.clone());
                 self.by_name.insert(runnable.key(), Arc::new(runnable));
                 added.push(renamed);
             }
         }
         *self = Self::new(std::mem::take(&mut self.by_name));
         added
+    }
+
+    /// A fingerprint of all definitions.
+    pub(crate) fn fingerprint(&self) -> String {
+        let mut text = String::new();
+        for RunnableSaga { definition, handler, .. } in self.each() {
+            let (topic, saga, types) = (&definition.topic, &definition.saga, handler.types());
+            let _ = writeln!(text, "{topic:?} {saga:?} {}", definition.fingerprint(&types));
+        }
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, text.as_bytes()).simple().to_string().split_off(20)
     }
 
     /// Topics and names of all sagas, pair by pair; with their other names.
@@ -260,6 +276,10 @@ impl SubscribedSaga {
 }
 
 impl RunnableSaga {
+    pub(super) fn new(definition: Definition, handler: Arc<dyn Handler>) -> Self {
+        Self { definition, handler, times: StepTimes::default(), launches: KnownLaunches::default() }
+    }
+
     fn key(&self) -> (String, String) {
         (self.definition.topic.to_string(), self.definition.saga.to_string())
     }

@@ -22,8 +22,8 @@ use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, is_injected};
 use crate::engine::{Engine, StopSignal};
 use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
-use crate::saga::Handler;
 use crate::saga::private::Awaited;
+use crate::saga::registry::RunnableSaga;
 use crate::store::{self, ClaimKey, HierarchyFlags, RolledBack, StepTransaction};
 use crate::telemetry::trace::{self, with_trace};
 use crate::unhandled::insert_in;
@@ -77,8 +77,10 @@ pub(crate) struct CallSite<'a> {
     pub(crate) flags: HierarchyFlags,
     pub(crate) run: &'a Run,
     pub(crate) definition: &'a Definition,
-    pub(crate) handler: &'a dyn Handler,
+    pub(crate) saga: &'a RunnableSaga,
     pub(crate) step: &'a str,
+    /// The position of the step in the definition.
+    pub(crate) position: usize,
     pub(crate) iteration: u32,
     /// In a child failure handler, the number of its earlier calls for this step.
     pub(crate) handler_iteration: Option<u32>,
@@ -105,6 +107,18 @@ impl<'a> CallSite<'a> {
 
     fn step_name(self) -> StepName<'a> {
         StepName { saga: &self.definition.saga, step: self.step }
+    }
+
+    /// Refuses a launch that the step does not declare, if it declares any.
+    fn check_declared(self, topic: &str, message: &str) -> Result<()> {
+        if self.saga.admits_launch(self.position, topic) {
+            return Ok(());
+        }
+        let message = match message {
+            UNTYPED => "the type of such messages".to_owned(),
+            message => format!("`{message}`"),
+        };
+        Err(Error::permanent(self.saga.undeclared_launch(self.position, topic, message)))
     }
 
     /// The error for a transaction in memory.
@@ -154,9 +168,11 @@ impl<'a> Scope<'a> {
         self.place.cleanup = true;
     }
 
-    /// The next call is the `finally` of this step, whose attempts failed in this iteration.
-    pub(crate) fn cleans_up_after(&mut self, step: &'a str, iteration: u32) {
-        (self.place.step, self.place.iteration) = (step, iteration);
+    /// The next call is the `finally` of the step at this position, whose attempts failed in this iteration.
+    pub(crate) fn cleans_up_after(&mut self, position: usize, iteration: u32) {
+        let place = &mut self.place;
+        (place.position, place.iteration) = (position, iteration);
+        place.step = &place.definition.steps[position].name;
         self.cleans_up();
     }
 
@@ -217,8 +233,8 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// If the message cannot be written as JSON, is too large, or contains a NUL character; or if its runs would
-    /// exceed [`Builder::depth_max`](crate::Builder::depth_max). A step that ignores such an error fails with it when it ends.
+    /// If the message cannot be written as JSON, is too large, or contains a NUL character; if its runs would
+    /// exceed [`Builder::depth_max`](crate::Builder::depth_max); or if the step declares its launches without it. A step that ignores such an error fails with it when it ends.
     ///
     /// # Cancel safety
     ///
@@ -279,12 +295,12 @@ impl<'a> Scope<'a> {
     #[track_caller]
     fn emit(&mut self, mut message: EmittedMessage, detached_root: Option<Uuid>) -> Emit<'_> {
         let of_program = || self.engine.settings().default_wait.clone();
-        let wait = message.wait.take().or_else(|| self.place.handler.wait()).or_else(of_program);
+        let wait = message.wait.take().or_else(|| self.place.saga.handler.wait()).or_else(of_program);
         // What belongs to a rollback is not cancelled.
         let in_rollback = self.place.flags.direction(self.place.run) == Direction::Backward;
         Emit {
             engine: self.engine,
-            step: self.place.step_name(),
+            place: self.place,
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
             ignored: Some((&mut self.ignored, &self.place.run.source)),
@@ -332,6 +348,7 @@ impl<'a> Scope<'a> {
     }
 
     async fn launch_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
+        self.place.check_declared(M::TOPIC, std::any::type_name::<M>())?;
         let limit = self.engine.settings().payload_bytes_max;
         let launched = store::prepare(&message, limit);
         let launched =
@@ -339,6 +356,7 @@ impl<'a> Scope<'a> {
         let bytes_max = self.engine.settings().context_bytes_max;
         let launched = launched.with(with_trace(Context::default(), trace::current().as_ref(), bytes_max));
         let root = launched.root;
+        self.engine.note_launch(self.place.saga, self.place.position, M::TOPIC);
         let store = self.engine.store();
         let launch = insert_in(store, &self.engine.unhandled, self.tx().await?, launched).await;
         let launch = launch.map_err(|error| match error.of_sqlx().is_some_and(is_transient_within_step) {
@@ -713,8 +731,7 @@ pub struct UniqueLaunch {
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
 pub struct Emit<'s> {
     engine: &'s Engine,
-    /// The saga and the step that launch it.
-    step: StepName<'s>,
+    place: CallSite<'s>,
     context: Context,
     emissions: &'s mut Vec<Emission>,
     /// What remembers an error, and the source of the run.
@@ -731,6 +748,9 @@ pub struct Emit<'s> {
     /// The place of the launch.
     at: &'static Location<'static>,
 }
+
+/// What launches a message without a type.
+const UNTYPED: &str = "Scope::launch_untyped";
 
 /// A message as a step gave it.
 struct EmittedMessage {
@@ -755,9 +775,8 @@ impl EmittedMessage {
     }
 
     fn untyped(topic: String, payload: Value) -> Self {
-        let of = "Scope::launch_untyped";
-        let payload = payload::check_topic(&topic, of).map(|()| payload);
-        Self { topic, payload, of, requires_handler: false, wait: None }
+        let payload = payload::check_topic(&topic, UNTYPED).map(|()| payload);
+        Self { topic, payload, of: UNTYPED, requires_handler: false, wait: None }
     }
 }
 
@@ -794,7 +813,7 @@ impl Emit<'_> {
         if depth <= limit {
             return None;
         }
-        let StepName { saga, step } = self.step;
+        let StepName { saga, step } = self.place.step_name();
         let (saga, step, topic) = (saga.to_owned(), step.to_owned(), self.message.topic.clone());
         Some(Error::permanent(RuntimeError::DepthExceeded { saga, step, topic, depth, limit }))
     }
@@ -808,7 +827,7 @@ impl<'s> IntoFuture for Emit<'s> {
     #[track_caller]
     fn into_future(mut self) -> Self::IntoFuture {
         async move {
-            let (ignored, step) = (self.ignored.take(), self.step);
+            let (ignored, step) = (self.ignored.take(), self.place.step_name());
             let launched = self.launched().await;
             if let (Err(error), Some((ignored, source))) = (&launched, ignored) {
                 ignored.remember("a launch", error, step, source);
@@ -821,20 +840,21 @@ impl<'s> IntoFuture for Emit<'s> {
 
 impl Emit<'_> {
     async fn launched(self) -> Result<Uuid> {
+        self.place.check_declared(&self.message.topic, self.message.of)?;
         if let Some(error) = self.depth_exceeded() {
             return Err(error);
         }
-        let settings = self.engine.settings();
+        let (settings, step) = (self.engine.settings(), self.place.step_name());
         let EmittedMessage { topic, payload, of, requires_handler, .. } = self.message;
         let what = || format!("a message for topic `{topic}`");
-        let payload = payload.map_err(|error| Unstorable::in_step(self.step, error))?;
+        let payload = payload.map_err(|error| Unstorable::in_step(step, error))?;
         let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
         let limit = settings.context_bytes_max;
         let wait = self.wait.filter(|plan| self.has_choice && !plan.is_default());
         let wait = match wait {
             Some(plan) => {
                 let (deadlines, store) = (self.options.forward_deadlines(), self.engine.store());
-                Some(launch_options::stored_wait(plan, deadlines, self.step, &topic, store, limit).await?)
+                Some(launch_options::stored_wait(plan, deadlines, step, &topic, store, limit).await?)
             }
             None => None,
         };
@@ -842,10 +862,11 @@ impl Emit<'_> {
         let required = required.then_some(Required { message: of, at: self.at });
         let context = self
             .options
-            .context(self.context, self.step.saga, self.engine.store(), Duration::ZERO, limit)
+            .context(self.context, step.saga, self.engine.store(), Duration::ZERO, limit)
             .await
-            .map_err(|error| Unstorable::in_step(self.step, error))?;
+            .map_err(|error| Unstorable::in_step(step, error))?;
         let wait = wait.map(|plan| plan.with_deadlines(context.give_up_at(Direction::Forward)));
+        self.engine.note_launch(self.place.saga, self.place.position, &topic);
         let (message, detached_root) = (ids::now_v7(), self.detached_root);
         self.emissions.push(Emission { message, topic, payload, detached_root, context, required, wait });
         Ok(message)

@@ -176,4 +176,22 @@ pub(crate) struct Registered<'a> {
     pub(crate) definitions: &'a [i32],
     /// When the worker started, if this is not its first session.
     pub(crate) started_at: Option<OffsetDateTime>,
+    pub(crate) program: &'a Program,
+}
+
+/// What a process says of its program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) service: String,
+    pub(crate) build: String,
+    /// The handlers that stay registered although it does not have them; `None` for all.
+    pub(crate) kept: Option<Vec<String>>,
+}
+
+/// A handler that was retired, since no living process has it any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GoneHandler {
+    pub(crate) topic: String,
+    pub(crate) handler: String,
+    pub(crate) service: String,
 }

@@ -26,8 +26,8 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{
-    Lanes, LivingWorker, ProgramRegistration, PublishedDefinition, PublishedStep, Refusing, Registered,
-    SetAside, Topology,
+    GoneHandler, Lanes, LivingWorker, Program, ProgramRegistration, PublishedDefinition, PublishedStep,
+    Refusing, Registered, SetAside, Topology,
 };
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
@@ -103,12 +103,15 @@ use crate::find::{
 };
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
+use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::read_turns::ReadTurns;
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StuckRun};
+use crate::{
+    CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StepLaunch, StuckRun,
+};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
@@ -374,6 +377,9 @@ storage! {
 
         /// The steps of a recorded definition of this handler.
         async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
+
+        /// The steps of the current definition of each saga: that of the living worker that started last, or else the newest one.
+        async fn current_steps(&self) -> Vec<(String, Vec<RecordedStep>)>;
 
         /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
         /// workers.
@@ -644,8 +650,14 @@ storage! {
         /// The definitions that living workers have of these sagas, each with its topic and saga.
         async fn living_definitions(&self, of: Pairs<'_>) -> Vec<(String, String, i32)>;
 
-        /// The handlers with the topics of messages that they launched, among the newest events.
-        async fn emissions(&self, events_max: usize) -> Vec<(String, String)>;
+        /// Records on which topics steps have launched messages.
+        async fn record_launches(&self, seen: &[StepTopic]) -> ();
+
+        /// Records on which topics the steps of these sagas declare to launch messages, in place of former declarations.
+        async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> ();
+
+        /// The topics on which the steps of these sagas, or of all, launch messages, in their order.
+        async fn launches(&self, of: Option<&[String]>) -> Vec<StepLaunch>;
 
         /// Retires a handler.
         async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> RetiredHandler;

@@ -205,6 +205,8 @@ pub struct RegisteredHandler {
     pub handler: String,
     /// The time of its registration, or of the latest one after it was retired.
     pub since: SystemTime,
+    /// The service of the program that has started last with it; `None` if none has.
+    pub service: Option<String>,
     /// The limits of the saga.
     pub limits: HandlerLimits,
 }

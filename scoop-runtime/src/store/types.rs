@@ -13,6 +13,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::definitions::GoneHandler;
 use super::requests::RequestTarget;
 
 /// The state of a row of the working set.
@@ -317,6 +318,8 @@ pub(crate) struct Freed {
     pub(crate) runs: usize,
     /// Those among them that are stuck, with their hierarchies.
     pub(crate) stuck: Vec<(Uuid, Uuid)>,
+    /// The handlers that were retired with the end of their owners.
+    pub(crate) retired: Vec<GoneHandler>,
 }
 
 /// The dead workers that were deleted.

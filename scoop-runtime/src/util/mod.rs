@@ -7,6 +7,7 @@ pub(crate) mod ids;
 pub(crate) mod name;
 pub(crate) mod patience;
 pub(crate) mod payload;
+pub(crate) mod program;
 pub(crate) mod read_turns;
 pub(crate) mod stored_time;
 pub(crate) mod subscribed;

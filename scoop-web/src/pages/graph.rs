@@ -71,10 +71,6 @@ impl Graph {
         }
     }
 
-    pub(super) fn has(&self, node: &Node) -> bool {
-        self.nodes.contains_key(node)
-    }
-
     /// Whether it has too many nodes to be drawn.
     pub(super) fn is_too_large(&self) -> bool {
         self.nodes.len() > NODES_MAX

@@ -9,7 +9,8 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_runtime::{
-    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts,
+    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts, Topology,
+    TopologyBuild, TopologyService,
 };
 
 use super::count::Count;
@@ -47,10 +48,17 @@ struct TopologyPage {
     ended: Vec<EndedRow>,
     pause_all: String,
     drawing: Option<Drawing>,
+    services: Vec<Service>,
     /// Why the graph is left out, if it is.
     not_drawn: Option<String>,
     former: Vec<FormerRow>,
     is_former_more: bool,
+}
+
+/// A service with the builds of its living workers.
+struct Service {
+    name: String,
+    builds: Vec<String>,
 }
 
 /// A topic with its handlers.
@@ -132,17 +140,19 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     let (definitions, queues) = (definitions?, queues?);
     let is_all = !is_more && named.is_empty() && after.is_none();
     let too_many = |what| format!("there are more than {NODES_MAX} {what}");
-    let (drawing, not_drawn) = if !is_all {
-        (None, Some("it is drawn of all subscriptions only, and here are some of them".to_owned()))
+    let (drawing, services, not_drawn) = if !is_all {
+        (None, vec![], Some("it is drawn of all subscriptions only, and here are some of them".to_owned()))
     } else if handlers.len() > NODES_MAX {
-        (None, Some(too_many("subscriptions")))
+        (None, vec![], Some(too_many("subscriptions")))
     } else if former.len() > NODES_MAX {
-        (None, Some(too_many("retired sagas")))
+        (None, vec![], Some(too_many("retired sagas")))
     } else {
         let counts = async { scoop.counts().await };
-        let (counts, emissions) = tokio::join!(counts, scoop.emissions());
-        let graph = graph(&handlers, &former, &emissions?, (&definitions, &pauses, &counts?), base);
-        (graph.draw(), graph.is_too_large().then(|| too_many("topics and sagas")))
+        let (counts, topology) = tokio::join!(counts, scoop.topology());
+        let (counts, topology) = (counts?, topology?);
+        let graph = graph(&topology, (&pauses, &counts), base);
+        let services = topology.services.iter().map(service).collect();
+        (graph.draw(), services, graph.is_too_large().then(|| too_many("topics and sagas")))
     };
     let now = SystemTime::now();
     let address = |last: &RegisteredHandler| {
@@ -189,11 +199,17 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         pauses_left_out,
         ended: ended.iter().map(|it| ended_row(it, now)).collect(),
         drawing,
+        services,
         not_drawn,
         former: former.iter().map(|it| former_row(it, (now, base))).collect(),
         is_former_more,
         pause_all: format!("{}/pause{}", base.0, query_of_target(&PauseTarget::Everything)),
     })
+}
+
+fn service(it: &TopologyService) -> Service {
+    let build = |it: &TopologyBuild| format!("{} ({})", line(&it.id), it.workers);
+    Service { name: line(&it.name), builds: it.builds.iter().map(build).collect() }
 }
 
 fn ended_row(it: &EndedPause, now: SystemTime) -> EndedRow {
@@ -221,47 +237,34 @@ fn runs_of(base: &Base, filter: (&str, &str)) -> String {
 }
 
 /// Topics, the sagas that handle their messages, and the messages that these launch.
-fn graph(
-    handlers: &[RegisteredHandler],
-    former: &[FormerHandler],
-    emissions: &[(String, String)],
-    (definitions, pauses, counts): (&[Vec<i32>], &[Pause], &RunCounts),
-    base: &Base,
-) -> Graph {
+fn graph(topology: &Topology, (pauses, counts): (&[Pause], &RunCounts), base: &Base) -> Graph {
     let topic = |name: &str| Node::Topic(line(name));
     let saga = |name: &str| Node::Saga(line(name));
+    let Topology { handlers, launches, .. } = topology;
     let mut graph = Graph::default();
-    let served = handlers.iter().zip(definitions).filter(|(_, definitions)| !definitions.is_empty());
-    let alive: BTreeSet<_> = served.map(|(it, _)| &*it.handler).collect();
     for it in handlers {
-        let ended = counts.finished.iter().filter(|count| count.handler == it.handler);
+        let of_saga = || handlers.iter().filter(|other| other.saga == it.saga);
+        let ended = counts.finished.iter().filter(|count| count.handler == it.saga);
         let ended: Count = ended.map(Count::from).sum();
-        let (note, tone) = if is_paused(pauses, &it.topic, &it.handler) {
+        let (note, tone) = if of_saga().all(|it| it.is_retired) {
+            ("retired".to_owned(), "retired")
+        } else if is_paused(pauses, &it.topic, &it.saga) {
             ("paused".to_owned(), "idle")
-        } else if !alive.contains(&*it.handler) {
+        } else if of_saga().all(|it| it.workers == 0) {
             ("no program runs".to_owned(), "bad")
         } else {
             (format!("{ended} ended in the last hour"), "plain")
         };
-        graph.add(saga(&it.handler), Mark { href: runs_of(base, ("handler", &it.handler)), note, tone });
-        graph.add(topic(&it.topic), topic_mark(base, &it.topic, ""));
+        graph.add(saga(&it.saga), Mark { href: runs_of(base, ("handler", &it.saga)), note, tone });
     }
-    for it in former.iter().filter(|it| !handlers.iter().any(|handler| handler.handler == it.handler)) {
-        let mark =
-            Mark { href: runs_of(base, ("handler", &it.handler)), note: "retired".into(), tone: "retired" };
-        graph.add(saga(&it.handler), mark);
-        if !graph.has(&topic(&it.topic)) {
-            graph.add(topic(&it.topic), topic_mark(base, &it.topic, "no handler"));
-        }
+    let live: BTreeSet<_> = handlers.iter().filter(|it| !it.is_retired).map(|it| &it.topic).collect();
+    let topics = handlers.iter().map(|it| &it.topic).chain(launches.iter().map(|it| &it.topic));
+    for name in topics {
+        let note = if live.contains(name) { "" } else { "no handler" };
+        graph.add(topic(name), topic_mark(base, name, note));
     }
-    for (_, launched) in emissions {
-        if !graph.has(&topic(launched)) {
-            graph.add(topic(launched), topic_mark(base, launched, "no handler"));
-        }
-    }
-    handlers.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
-    former.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.handler)));
-    emissions.iter().for_each(|(by, launched)| graph.connect(saga(by), topic(launched)));
+    handlers.iter().for_each(|it| graph.connect(topic(&it.topic), saga(&it.saga)));
+    launches.iter().for_each(|it| graph.connect(saga(&it.saga), topic(&it.topic)));
     graph
 }
 

@@ -284,7 +284,10 @@ impl Shop {
 
     async fn of(options: Options, sagas: impl FnOnce(Builder) -> Builder) -> Self {
         let db = Database::new().await;
-        let scoop = sagas(db.scoop().only::<Orders>().only::<Parcels>()).start().await.unwrap();
+        let scoop = sagas(db.scoop().only::<Orders>().only::<Parcels>().service("shop").build("7"))
+            .start()
+            .await
+            .unwrap();
         let router = scoop_web::router(scoop.clone(), options);
         Self { scoop, router, db }
     }

@@ -15,6 +15,7 @@ async fn topology_is_drawn_with_launches_and_marks() {
         .has("aria-label=\"saga parcels, 0 ended in the last hour\"");
     assert_eq!(got.text.matches("class=\"edge\"").count(), 3, "two subscriptions and a launch");
     got.lacks("Retired").lacks(" style=");
+    got.has("data-label=\"Service\">shop</td><td data-label=\"Builds (workers)\">7 (1)</td>");
     for _ in 0..3 {
         shop.order(Plan::Commit).await;
     }

@@ -39,7 +39,7 @@ impl Checkout {
         Ok(())
     }
 
-    #[step(rollback = refund, on_child_failure = pay_later, name = "charge-card", timeout = "30s")]
+    #[step(rollback = refund, on_child_failure = pay_later, name = "charge-card", timeout = "30s", launches(OrderPlaced))]
     async fn charge(&self, scope: &mut Scope<'_>, order: &OrderPlaced) -> scoop::Result<Payment> {
         scope.launch(OrderPlaced { order: order.order }).await?;
         let Payments = self.payments;

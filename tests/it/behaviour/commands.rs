@@ -163,6 +163,17 @@ async fn command_is_decided_against_the_state_that_its_event_changes() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn event_of_a_command_is_a_launch_in_the_topology() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = start(&db, &notes).await?;
+    deliver(&scoop, 1, 5).await?;
+    scoop.shutdown().await?;
+    let launches = db.client().topology().await?.launches;
+    assert!(launches.iter().any(|it| it.topic == "shelf.delivered" && it.seen_at.is_some()), "{launches:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rejection_without_an_event_ends_the_command_at_once() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = start(&db, &notes).await?;

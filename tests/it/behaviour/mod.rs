@@ -136,6 +136,8 @@ mod tampering;
 mod telemetry;
 mod timelines;
 mod topology;
+mod topology_builds;
+mod topology_launches;
 mod traces;
 mod trees;
 mod trees_parts;

@@ -475,6 +475,12 @@ async fn outcomes() -> Result<()> {
     letters.advance(Duration::from_secs(40 * 24 * 3_600));
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     post.scoop.shutdown().await?;
+    let build =
+        |it: Builder, id: &str| it.only::<LetterSaga>().service("post").build(id).keep_handlers([""; 0]);
+    let post = Program::start(&letters, |it| build(it, "1").only::<Slow>()).await?;
+    let without_slow = Program::start(&letters, |it| build(it, "2")).await?;
+    post.scoop.shutdown().await?;
+    without_slow.scoop.shutdown().await?;
     let slow = Program::start(&InMemory::new(), |it| it.only::<Slow>()).await?;
     tokio::time::sleep(Duration::from_secs(10)).await;
     slow.scoop.shutdown().await?;

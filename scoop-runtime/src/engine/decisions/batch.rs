@@ -4,6 +4,7 @@ use std::any::Any;
 
 use scoop_core::{
     Call, Continuation, DecidedMessage, Emission, EntityType, Error, Failure, Required, Returned, Run,
+    StepKind,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -374,6 +375,9 @@ impl DecisionInBatch<'_> {
         let required = required.map(|message| Required { message, at: std::panic::Location::caller() });
         let context = self.undecided.event_context.clone();
         let message = ids::now_v7();
+        let saga = &self.undecided.saga;
+        let step = saga.definition.steps.iter().position(|step| step.kind == StepKind::Decide);
+        self.engine.note_launch(saga, step.unwrap_or_default(), topic);
         Ok(Emission {
             message,
             topic: topic.to_owned(),

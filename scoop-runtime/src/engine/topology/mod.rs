@@ -29,6 +29,7 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::shared::Engine;
 use crate::bug::{Bug, is_injected};
 use crate::saga::private::Pin;
 use crate::saga::registry::{RunnableSaga, Sagas};
@@ -139,10 +140,11 @@ impl TopologyCache {
     }
 
     /// The registration of this worker.
-    pub(super) fn registered<'a>(&self, known: &'a Known, worker: Uuid) -> Registered<'a> {
+    pub(super) fn registered<'a>(&self, known: &'a Known, engine: &'a Engine) -> Registered<'a> {
         let (topics, handlers) = known.sagas.pairs();
         let (definitions, started_at) = (&known.numbers, *lock(&self.started_at));
-        Registered { worker, topics, handlers, definitions, started_at }
+        let (worker, program) = (engine.worker, &engine.settings.program);
+        Registered { worker, topics, handlers, definitions, started_at, program }
     }
 
     /// This worker is registered, and counts as started at this time from now on.

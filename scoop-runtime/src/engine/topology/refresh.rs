@@ -61,7 +61,7 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
     let own = topology.living.iter().find(|living| living.id == engine.worker);
     let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
     if !changed.is_empty() {
-        let registered = engine.topology.registered(&known, engine.worker);
+        let registered = engine.topology.registered(&known, engine);
         engine.store.enlist(registered, &changed).await?;
         topology = read().await?;
     }

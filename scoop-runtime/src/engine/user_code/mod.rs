@@ -285,7 +285,7 @@ async fn run_finally(
     let mut outcome = Ok(Ok(()));
     for step in steps {
         let name = &*definition.steps[step].name;
-        scope.cleans_up_after(name, execution.run.iteration_of(definition, step));
+        scope.cleans_up_after(step, execution.run.iteration_of(definition, step));
         let entry = engine.running.enter(&definition.saga, execution.key.id, name);
         let code = async { execution.saga.handler.finally(step, &mut scope, message).await };
         let span = execution.span.step(execution.at(name), Code::Finally, None);
@@ -492,8 +492,9 @@ fn call_site<'a>(execution: &'a Execution, call: &'a Call<'_>) -> CallSite<'a> {
         flags: execution.flags,
         run: &execution.run,
         definition: &execution.saga.definition,
-        handler: &*execution.saga.handler,
+        saga: &execution.saga,
         step: call.step(),
+        position: call.action().step(),
         iteration,
         handler_iteration,
         attempt: execution.attempt(),

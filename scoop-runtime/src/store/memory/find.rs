@@ -201,7 +201,7 @@ impl State {
     }
 
     /// All events with their records, newest first.
-    pub(super) fn newest_events(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
+    fn newest_events(&self) -> impl Iterator<Item = (&EventLog, &Event)> {
         let all = self.hierarchies.values().map(|hierarchy| &hierarchy.record);
         let mut all: Vec<_> = all.flat_map(|log| log.events.iter().map(move |event| (log, event))).collect();
         all.sort_by_key(|(_, event)| Reverse(event.place));
@@ -261,6 +261,8 @@ impl State {
         let listed = self.workers.iter().map(|(id, worker)| RegisteredWorker {
             identifier: format!("{IDENTIFIER_PREFIX}{id}"),
             started_at: system_time(worker.started_at),
+            service: worker.program.service.clone(),
+            build: worker.program.build.clone(),
             is_alive: self.sessions.contains_key(&worker.session),
             application: None,
             address: None,

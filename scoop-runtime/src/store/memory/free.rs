@@ -35,6 +35,7 @@ impl FreeStorage for MemoryStore {
                 let freed = state.delete_worker(worker, backoff);
                 reaped.freed.runs += freed.runs;
                 reaped.freed.stuck.extend(freed.stuck);
+                reaped.freed.retired.extend(freed.retired);
             }
             if reaped.workers > 0 {
                 state.sweep();
@@ -59,8 +60,9 @@ impl State {
         let owned = if is_injected(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
         let freed = self.free(worker, owned, WORKER_GONE, backoff);
         let gone = self.workers.remove(&worker);
+        let retired = gone.as_ref().map_or_else(Vec::new, |gone| self.retire_gone(&gone.program.service));
         self.change_topology(&gone.map_or_else(Vec::new, |worker| worker.handlers));
-        freed
+        Freed { retired, ..freed }
     }
 
     /// Frees these runs of the worker. The results of the attempts are unknown.
@@ -89,7 +91,7 @@ impl State {
             });
         }
         stuck.iter().for_each(|run| self.send_stuck(*run));
-        Freed { runs: runs.len(), stuck }
+        Freed { runs: runs.len(), stuck, retired: vec![] }
     }
 
     /// The definition under which a worker continues a run.

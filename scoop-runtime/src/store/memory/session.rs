@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::{State, Worker};
-use crate::store::Registered;
+use crate::store::{GoneHandler, Registered};
 
 /// A session. When it is dropped, its process counts as dead.
 pub(crate) struct MemorySession {
@@ -22,18 +22,18 @@ impl MemoryStore {
     pub(crate) async fn open_session(
         &self,
         registered: Registered<'_>,
-    ) -> sqlx::Result<(MemorySession, OffsetDateTime)> {
+    ) -> sqlx::Result<(MemorySession, OffsetDateTime, Vec<GoneHandler>)> {
         let (hears, heard) = mpsc::unbounded_channel();
         // Created first, so that the session ends with this future if its answer is lost.
         let mut session = MemorySession { memory: self.clone(), number: 0, heard, repeats: 0 };
         let number = &mut session.number;
-        let started_at = self
+        let (started_at, retired) = self
             .run("register", |state| {
                 *number = state.open(self.process, hears);
                 Ok(state.register(*number, registered))
             })
             .await?;
-        Ok((session, started_at))
+        Ok((session, started_at, retired))
     }
 
     /// Ends all sessions of this process.
@@ -49,17 +49,20 @@ impl MemoryStore {
 
 impl State {
     /// Registers the worker of this session, and notifies the others. Returns when the worker started.
-    fn register(&mut self, session: u64, registered: Registered<'_>) -> OffsetDateTime {
+    fn register(&mut self, session: u64, registered: Registered<'_>) -> (OffsetDateTime, Vec<GoneHandler>) {
         let known = self.workers.get(&registered.worker).map(|worker| worker.started_at);
         let started_at = known.or(registered.started_at).unwrap_or_else(|| self.now());
         let topology = super::state::micros(self.now());
         let (handlers, definitions) = (registered.handlers.to_vec(), registered.definitions.to_vec());
         let topics = registered.topics.to_vec();
-        let worker = Worker { session, topics, handlers, definitions, started_at, topology, acknowledged: 0 };
+        let (acknowledged, program) = (0, registered.program.clone());
+        let worker =
+            Worker { session, topics, handlers, definitions, started_at, topology, acknowledged, program };
         self.workers.insert(registered.worker, worker);
+        let retired = self.own_handlers(registered);
         self.change_topology(registered.handlers);
         self.notify(registered.worker);
-        started_at
+        (started_at, retired)
     }
 }
 

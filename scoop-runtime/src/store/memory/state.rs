@@ -22,8 +22,9 @@ use super::row::{EndedRow, Held, IndexKey, Lane, RowState, RunOutcome, WorkingRo
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
+use crate::saga::launches::StepTopic;
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget, PublishedStep};
+use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget, Program, PublishedStep};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -41,6 +42,23 @@ pub(super) struct Registration {
     pub(super) dropped: bool,
     /// Former names of the saga.
     pub(super) was: Vec<String>,
+    pub(super) owner: Option<HandlerOwner>,
+}
+
+/// The program that has started last with a handler.
+#[derive(Clone, Debug)]
+pub(super) struct HandlerOwner {
+    pub(super) service: String,
+    pub(super) build: String,
+    /// When this build first started with it.
+    pub(super) since: OffsetDateTime,
+}
+
+/// What a row of `launches` says besides its key.
+#[derive(Clone, Copy, Default)]
+pub(super) struct LaunchRow {
+    pub(super) is_declared: bool,
+    pub(super) seen_at: Option<OffsetDateTime>,
 }
 
 /// A session that marks a process as alive. Without it the process is dead.
@@ -107,6 +125,7 @@ pub(super) struct State {
     /// The hierarchy of a message or a run.
     pub(super) hierarchy_by_id: BTreeMap<Uuid, Uuid>,
     pub(super) topology: Vec<Registration>,
+    pub(super) launches: BTreeMap<StepTopic, LaunchRow>,
     pub(super) workers: BTreeMap<Uuid, Worker>,
     pub(super) definitions: Vec<RecordedRow>,
     pub(super) sessions: BTreeMap<u64, OpenSession>,
@@ -567,6 +586,7 @@ pub(super) struct Worker {
     pub(super) started_at: OffsetDateTime,
     pub(super) topology: i64,
     pub(super) acknowledged: i64,
+    pub(super) program: Program,
 }
 
 /// A row of `pause`.

@@ -8,17 +8,18 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::row::{Lane, RowState, WorkingRow};
-use super::state::{Pair, Registration, RowKey, State};
+use super::state::{HandlerOwner, LaunchRow, Pair, Registration, RowKey, State, Worker};
 use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
+use crate::saga::launches::StepTopic;
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
-    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
-    SubscriptionStorage,
+    ABANDONED_MAX, GoneHandler, HandlerList, Pairs, ParentRef, PendingRuns, Program, ProgramRegistration,
+    Registered, RetiredHandler, SubscriptionStorage,
 };
 use crate::util::format::system_time;
-use crate::{FormerHandler, RegisteredHandler};
+use crate::{FormerHandler, RegisteredHandler, StepLaunch};
 
 impl SubscriptionStorage for MemoryStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -55,6 +56,7 @@ impl SubscriptionStorage for MemoryStore {
                         until: None,
                         dropped: false,
                         was,
+                        owner: None,
                     });
                 }
             }
@@ -128,6 +130,7 @@ impl SubscriptionStorage for MemoryStore {
                 topic: listed.topic.to_string(),
                 handler: listed.handler.to_string(),
                 since: system_time(listed.since),
+                service: listed.owner.as_ref().map(|owner| owner.service.clone()),
                 limits: state.limit_of(&listed.handler).map(HandlerLimits::from).unwrap_or_default(),
             };
             let limit = part.limit.map_or(usize::MAX, |limit| limit as usize);
@@ -166,16 +169,40 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn emissions(&self, events_max: usize) -> sqlx::Result<Vec<(String, String)>> {
-        self.run("emissions", |state| {
-            let newest = state.newest_events().take(events_max);
-            let launches = newest.filter(|(_, event)| event.kind == EventKind::Emitted);
-            let pairs: BTreeSet<_> = launches
-                .filter_map(|(record, event)| {
-                    Some((event.handler.as_deref()?.to_owned(), record.topic_of(event.message).to_string()))
-                })
-                .collect();
-            Ok(pairs.into_iter().collect())
+    async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
+        self.run("record_launches", |state| {
+            let now = state.now();
+            for seen in seen {
+                state.launches.entry(seen.clone()).or_default().seen_at.get_or_insert(now);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> sqlx::Result<()> {
+        self.run("declare_launches", |state| {
+            for (at, launch) in &mut state.launches {
+                launch.is_declared &= !sagas.contains(&at.saga);
+            }
+            for at in declared {
+                state.launches.entry(at.clone()).or_default().is_declared = true;
+            }
+            state.launches.retain(|_, launch| launch.is_declared || launch.seen_at.is_some());
+            Ok(())
+        })
+        .await
+    }
+
+    async fn launches(&self, of: Option<&[String]>) -> sqlx::Result<Vec<StepLaunch>> {
+        self.run("launches", |state| {
+            let asked = state.launches.iter().filter(|(at, _)| of.is_none_or(|of| of.contains(&at.saga)));
+            let launch = |(at, launch): (&StepTopic, &LaunchRow)| {
+                let StepTopic { saga, step, topic } = at.clone();
+                let LaunchRow { is_declared, seen_at } = *launch;
+                StepLaunch { saga, step, topic, is_declared, seen_at: seen_at.map(system_time) }
+            };
+            Ok(asked.map(launch).collect())
         })
         .await
     }
@@ -227,6 +254,45 @@ impl Registration {
 }
 
 impl State {
+    /// Records that the handlers of a worker belong to its service, and retires those that the service does not have any more.
+    pub(super) fn own_handlers(&mut self, registered: Registered<'_>) -> Vec<GoneHandler> {
+        let since = self.now();
+        let Program { service, build, .. } = registered.program;
+        for (topic, handler) in registered.topics.iter().zip(registered.handlers) {
+            let listed = self.topology.iter_mut().find(|listed| listed.is(topic, handler));
+            let is_known = |owner: &HandlerOwner| owner.service == *service && owner.build == *build;
+            if let Some(listed) = listed.filter(|listed| !listed.owner.as_ref().is_some_and(is_known)) {
+                listed.owner = Some(HandlerOwner { service: service.clone(), build: build.clone(), since });
+            }
+        }
+        self.retire_gone(service)
+    }
+
+    /// Retires the handlers of this service that no living process has any more; see `handler_retire_gone.sql`.
+    pub(super) fn retire_gone(&mut self, service: &str) -> Vec<GoneHandler> {
+        let now = self.now();
+        let (workers, sessions) = (&self.workers, &self.sessions);
+        let living: Vec<_> = workers.values().filter(|it| sessions.contains_key(&it.session)).collect();
+        let mut gone = vec![];
+        for listed in self.topology.iter_mut().filter(|listed| listed.until.is_none()) {
+            let Some(owner) = listed.owner.as_ref().filter(|owner| owner.service == service) else {
+                continue;
+            };
+            let of_service = || living.iter().filter(|it| it.program.service == service);
+            let is_newer = |it: &&&Worker| it.program.build != owner.build && it.started_at > owner.since;
+            let keeps = |it: &&Worker| {
+                it.program.kept.as_ref().is_none_or(|kept| kept.iter().any(|name| **name == *listed.handler))
+            };
+            let has = |it: &&Worker| it.position(&listed.topic, &listed.handler).is_some();
+            if of_service().any(|it| is_newer(&it)) && !of_service().any(keeps) && !living.iter().any(has) {
+                listed.until = Some(now);
+                let (topic, handler) = (listed.topic.to_string(), listed.handler.to_string());
+                gone.push(GoneHandler { topic, handler, service: service.to_owned() });
+            }
+        }
+        gone
+    }
+
     /// An injected bug: delivers earlier messages to a new handler, if their launcher still waits.
     fn deliver_late(&mut self, (handler, topic): &Pair) {
         let now = self.now();

@@ -1,8 +1,8 @@
 //! The name of the engine's connections in `pg_stat_activity`.
 
-use std::path::Path;
-
 use sqlx::postgres::PgConnectOptions;
+
+use crate::util::program::file_name;
 
 /// The server cuts longer names, in bytes.
 const NAME_BYTES_MAX: usize = 63;
@@ -11,7 +11,7 @@ const SUFFIX: &str = "/scoop";
 
 /// The same options with the name of the engine: that of the user or else of the program, and `scoop`.
 pub(super) fn named(options: PgConnectOptions) -> PgConnectOptions {
-    let name = name(options.get_application_name(), &program());
+    let name = name(options.get_application_name(), &file_name());
     options.application_name(&name)
 }
 
@@ -21,14 +21,6 @@ fn name(of_user: Option<&str>, program: &str) -> String {
     let printable = prefix.chars().map(|it| if matches!(it, ' '..='~') { it } else { '?' });
     let prefix: String = printable.take(NAME_BYTES_MAX - SUFFIX.len()).collect();
     format!("{prefix}{SUFFIX}").trim_start_matches('/').to_owned()
-}
-
-/// The name of the file that runs, without the suffix of programs.
-fn program() -> String {
-    let path = std::env::args_os().next().unwrap_or_default();
-    let name = Path::new(&path).file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_default();
-    name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(&name).to_owned()
 }
 
 #[cfg(test)]

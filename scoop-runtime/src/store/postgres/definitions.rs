@@ -7,16 +7,19 @@ use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
+#[cfg(test)]
+use crate::store::Program;
 use crate::store::queue::limited_topics;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, LimitedSaga, LivingWorker, PauseTarget, PublishedDefinition, Refusing, Registered,
-    SetAside, Topology,
+    DefinitionStorage, GoneHandler, LimitedSaga, LivingWorker, PauseTarget, PublishedDefinition, Refusing,
+    Registered, SetAside, Topology,
 };
 use crate::util::stored_time::StoredTime;
 
@@ -67,6 +70,12 @@ impl DefinitionStorage for PostgresStore {
         let steps = sqlx::query_scalar(self.sql.definition_steps.clone()).bind(definition).bind(handler);
         let steps: Option<Json<Vec<RecordedStep>>> = steps.all(&self.sessions).await?.pop();
         Ok(steps.map(|Json(steps)| steps))
+    }
+
+    async fn current_steps(&self) -> sqlx::Result<Vec<(String, Vec<RecordedStep>)>> {
+        let query = sqlx::query_as(self.sql.definition_list_current.clone());
+        let current: Vec<(String, Json<Vec<RecordedStep>>)> = query.all(&self.sessions).await?;
+        Ok(current.into_iter().map(|(saga, Json(steps))| (saga, steps)).collect())
     }
 
     async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
@@ -156,16 +165,55 @@ impl PostgresStore {
             .bind(registered.definitions)
             .bind(registered.started_at)
             .bind(registered.topics)
-            .one_on(connection)
+            .bind(&*registered.program.service)
+            .bind(&*registered.program.build)
+            .bind(registered.program.kept.as_deref())
+            .one_on(&mut *connection)
             .await?;
         Ok(started_at.time())
+    }
+
+    /// Records that the handlers of a worker belong to its service, and retires those that the service does not have any more. In
+    /// the transaction of its registration, before any run is locked, as by a retirement.
+    pub(super) async fn own_handlers(
+        &self,
+        connection: &mut PgConnection,
+        registered: Registered<'_>,
+    ) -> sqlx::Result<Vec<GoneHandler>> {
+        sqlx::query(self.sql.handler_own.clone())
+            .bind(registered.topics)
+            .bind(registered.handlers)
+            .bind(&*registered.program.service)
+            .bind(&*registered.program.build)
+            .execute(&mut *connection)
+            .await?;
+        self.retire_gone(connection, &[&registered.program.service], registered.worker).await
+    }
+
+    /// Retires the handlers of these services that no living process has any more. After changes of the living workers.
+    pub(super) async fn retire_gone(
+        &self,
+        connection: &mut PgConnection,
+        services: &[&str],
+        worker: Uuid,
+    ) -> sqlx::Result<Vec<GoneHandler>> {
+        let rows = sqlx::query_as(self.sql.handler_retire_gone.clone()).bind(services).bind(worker);
+        let rows: Vec<(String, String, String)> = rows.all_on(connection).await?;
+        let gone = |(topic, handler, service)| GoneHandler { topic, handler, service };
+        Ok(rows.into_iter().map(gone).collect())
     }
 
     /// Registers a single worker without handlers, with topology 0.
     #[cfg(test)]
     pub(super) async fn register_alone(&self, pool: &sqlx::PgPool, worker: uuid::Uuid, lock_key: i64) {
-        let registered =
-            Registered { worker, topics: &[], handlers: &[], definitions: &[], started_at: None };
+        let registered = Registered {
+            worker,
+            topics: &[],
+            handlers: &[],
+            definitions: &[],
+            started_at: None,
+            program: &Program::default(),
+        };
         let mut connection = pool.acquire().await.unwrap();
         self.register_on(&mut connection, lock_key, registered).await.unwrap();
         sqlx::query("UPDATE scoop.worker SET topology = 0 WHERE id = $1")

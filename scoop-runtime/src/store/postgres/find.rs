@@ -363,6 +363,8 @@ fn read_registered(row: &PgRow) -> sqlx::Result<RegisteredWorker> {
     Ok(RegisteredWorker {
         identifier: format!("{IDENTIFIER_PREFIX}{id}"),
         started_at: system_time(time(row, "started_at")?),
+        service: row.try_get("service")?,
+        build: row.try_get("build")?,
         is_alive: row.try_get("is_alive")?,
         application: application.filter(|name| !name.is_empty()),
         address: row.try_get("address")?,

@@ -11,9 +11,9 @@ use crate::settings::Backoff;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
 use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 
-/// A worker: its id, and the topics, sagas and definitions of its handlers. A saga with several topics has an element for
-/// each of them.
-type Owner = (Uuid, Vec<String>, Vec<String>, Vec<i32>);
+/// A worker: its id, the topics, sagas and definitions of its handlers, and its service. A saga with several topics has an element
+/// for each of them.
+type Owner = (Uuid, Vec<String>, Vec<String>, Vec<i32>, String);
 
 impl FreeStorage for PostgresStore {
     async fn reconcile(
@@ -30,7 +30,7 @@ impl FreeStorage for PostgresStore {
         if !paused.is_empty() {
             let orphaned =
                 sqlx::query_scalar(self.sql.worker_list_unregistered.clone()).all_on(&mut tx).await?;
-            let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![], vec![]));
+            let unlisted = orphaned.into_iter().map(|owner| (owner, vec![], vec![], vec![], String::new()));
             let owners: Vec<_> = paused.into_iter().chain(unlisted).collect();
             freed = self.free(&mut tx, &owners, &in_flight(), ANSWER_LOST, backoff).await?;
         }
@@ -48,7 +48,8 @@ impl FreeStorage for PostgresStore {
         self.lock_topology(&mut tx).await?;
         let dead: Vec<Owner> =
             sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).all_on(&mut tx).await?;
-        let freed = self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await?;
+        let retired = self.retire_gone(&mut tx, &services(&dead), worker).await?;
+        let freed = Freed { retired, ..self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await? };
         let workers = dead.len();
         self.reconsider(&mut tx, &handlers(dead)).await?;
         sqlx::query(self.sql.run_wake_missed.clone()).execute(&mut *tx).await?;
@@ -59,8 +60,10 @@ impl FreeStorage for PostgresStore {
     async fn deregister(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Freed> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
-        let left = sqlx::query_as(self.sql.worker_delete.clone()).bind(worker).all_on(&mut tx).await?;
-        let freed = self.free(&mut tx, &left, &[], WORKER_GONE, backoff).await?;
+        let left: Vec<Owner> =
+            sqlx::query_as(self.sql.worker_delete.clone()).bind(worker).all_on(&mut tx).await?;
+        let retired = self.retire_gone(&mut tx, &services(&left), worker).await?;
+        let freed = Freed { retired, ..self.free(&mut tx, &left, &[], WORKER_GONE, backoff).await? };
         self.reconsider(&mut tx, &handlers(left)).await?;
         self.notification(worker).execute(&mut *tx).await?;
         tx.commit().await?;
@@ -79,7 +82,7 @@ impl PostgresStore {
         backoff: Backoff,
     ) -> sqlx::Result<Freed> {
         let each = || {
-            owners.iter().flat_map(|(id, topics, handlers, definitions)| {
+            owners.iter().flat_map(|(id, topics, handlers, definitions, _)| {
                 topics.iter().zip(handlers).zip(definitions).map(move |((topic, handler), definition)| {
                     (*id, topic.as_str(), handler.as_str(), *definition)
                 })
@@ -99,7 +102,7 @@ impl PostgresStore {
             .bind(UNKNOWN_TOO_OFTEN)
             .fetch_all(connection)
             .await?;
-        let mut freed = Freed { runs: rows.len(), stuck: vec![] };
+        let mut freed = Freed { runs: rows.len(), stuck: vec![], retired: vec![] };
         for row in &rows {
             if row.try_get("stuck")? {
                 freed.stuck.push((row.try_get("root")?, row.try_get("id")?));
@@ -110,5 +113,9 @@ impl PostgresStore {
 }
 
 fn handlers(owners: Vec<Owner>) -> Vec<String> {
-    owners.into_iter().flat_map(|(_, _, handlers, _)| handlers).collect()
+    owners.into_iter().flat_map(|(_, _, handlers, ..)| handlers).collect()
+}
+
+fn services(owners: &[Owner]) -> Vec<&str> {
+    owners.iter().map(|(.., service)| &**service).collect()
 }

@@ -25,9 +25,6 @@ const ROWS_MAX: i64 = 1_000;
 /// The longest age that the server can calculate with, in seconds: about 1,000 years.
 const SECONDS_MAX: f64 = 3.2e10;
 
-/// Ids of version 7 are below this one until the year 2100. Almost all others are above.
-pub(super) const OTHER_IDS: Uuid = Uuid::from_u128(0x03bb_2cc3_d800_0000_0000_0000_0000_0000);
-
 impl RetentionStorage for PostgresStore {
     async fn prune_page(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
         let rows = sqlx::query(self.sql.prune_page.clone())

@@ -5,7 +5,7 @@ use sqlx::postgres::PgListener;
 use time::OffsetDateTime;
 
 use super::PostgresStore;
-use crate::store::Registered;
+use crate::store::{GoneHandler, Registered};
 use crate::telemetry;
 use crate::util::ids;
 
@@ -22,19 +22,21 @@ pub(crate) struct PostgresSession {
 }
 
 impl PostgresSession {
-    /// Registers the worker of this session, and notifies the other workers. Returns when the worker started.
+    /// Registers the worker of this session, and notifies the other workers. Returns when the worker started, and the
+    /// handlers that were retired since the program does not have them.
     pub(crate) async fn register(
         &mut self,
         tables: &PostgresStore,
         registered: Registered<'_>,
-    ) -> sqlx::Result<OffsetDateTime> {
+    ) -> sqlx::Result<(OffsetDateTime, Vec<GoneHandler>)> {
         let mut tx = self.listener.begin().await?;
         tables.lock_topology(&mut tx).await?;
         let started_at = tables.register_on(&mut tx, self.lock_key, registered).await?;
+        let retired = tables.own_handlers(&mut tx, registered).await?;
         tables.reconsider(&mut tx, registered.handlers).await?;
         tables.notification(registered.worker).execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok(started_at)
+        Ok((started_at, retired))
     }
 
     /// Frees the lock: the connection goes back to a pool that outlives the engine.

@@ -7,12 +7,13 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::time;
+use super::decode::{time, time_if_any};
 use super::limit::limits;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
-use super::retention::{OTHER_IDS, seconds_kept};
+use super::retention::seconds_kept;
 use crate::api::Keep;
+use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
     ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
@@ -20,7 +21,7 @@ use crate::store::{
 };
 use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::{FormerHandler, RegisteredHandler};
+use crate::{FormerHandler, RegisteredHandler, StepLaunch};
 
 impl SubscriptionStorage for PostgresStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -117,12 +118,40 @@ impl SubscriptionStorage for PostgresStore {
         query.bind(topics).bind(handlers).all(&self.sessions).await
     }
 
-    async fn emissions(&self, events_max: usize) -> sqlx::Result<Vec<(String, String)>> {
-        sqlx::query_as(self.sql.handler_emissions.clone())
-            .bind(OTHER_IDS)
-            .bind(i64::try_from(events_max).unwrap_or(i64::MAX))
-            .all(&self.sessions)
-            .await
+    async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
+        let query = sqlx::query(self.sql.launches_record.clone());
+        query
+            .bind(seen.iter().map(|it| &*it.saga).collect::<Vec<_>>())
+            .bind(seen.iter().map(|it| &*it.step).collect::<Vec<_>>())
+            .bind(seen.iter().map(|it| &*it.topic).collect::<Vec<_>>())
+            .done(&self.sessions)
+            .await?;
+        Ok(())
+    }
+
+    async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> sqlx::Result<()> {
+        let query = sqlx::query(self.sql.launches_declare.clone()).bind(sagas);
+        query
+            .bind(declared.iter().map(|it| &*it.saga).collect::<Vec<_>>())
+            .bind(declared.iter().map(|it| &*it.step).collect::<Vec<_>>())
+            .bind(declared.iter().map(|it| &*it.topic).collect::<Vec<_>>())
+            .done(&self.sessions)
+            .await?;
+        Ok(())
+    }
+
+    async fn launches(&self, of: Option<&[String]>) -> sqlx::Result<Vec<StepLaunch>> {
+        let rows = sqlx::query(self.sql.launches_list.clone()).bind(of).all(&self.sessions).await?;
+        let read = |row: &PgRow| -> sqlx::Result<StepLaunch> {
+            Ok(StepLaunch {
+                saga: row.try_get("saga")?,
+                step: row.try_get("step")?,
+                topic: row.try_get("topic")?,
+                is_declared: row.try_get("declared")?,
+                seen_at: time_if_any(row, "seen_at")?.map(system_time),
+            })
+        };
+        rows.iter().map(read).collect()
     }
 
     async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
@@ -159,6 +188,6 @@ impl RegisteredHandler {
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let since = system_time(time(row, "since")?);
         let (topic, handler) = (row.try_get("topic")?, row.try_get("handler")?);
-        Ok(Self { topic, handler, since, limits: limits(row)? })
+        Ok(Self { topic, handler, since, service: row.try_get("service")?, limits: limits(row)? })
     }
 }

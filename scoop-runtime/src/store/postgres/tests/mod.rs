@@ -30,9 +30,12 @@ use crate::settings::Backoff;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
     ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, FreeStorage as _, Lanes, LaunchResult,
-    LaunchStorage as _, NewMessage, ParentRef, QUEUE_MAX, QueueCursors, Registered, RowState,
+    LaunchStorage as _, NewMessage, ParentRef, Program, QUEUE_MAX, QueueCursors, Registered, RowState,
     SettleStorage as _, Settlement, SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
+
+/// What a worker of these tests says of its program.
+const NO_PROGRAM: &Program = &Program { service: String::new(), build: String::new(), kept: None };
 
 /// Pauses that no test waits for.
 pub(super) const BACKOFF: Backoff =
@@ -569,8 +572,14 @@ async fn change_of_the_topology_waits_for_the_one_before_also_without_workers() 
     };
     let meanwhile = async {
         blocked(&pool).await;
-        let registered =
-            Registered { worker, topics: &[], handlers: &[], definitions: &[], started_at: None };
+        let registered = Registered {
+            worker,
+            topics: &[],
+            handlers: &[],
+            definitions: &[],
+            started_at: None,
+            program: NO_PROGRAM,
+        };
         store.register_on(&mut first, 1, registered).await.unwrap();
         first.commit().await.unwrap();
     };

@@ -31,7 +31,7 @@ use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 104] = [
+const HOT: [&str; 103] = [
     "run_retry_stuck",
     "run_claim",
     "limit_lock",
@@ -117,7 +117,6 @@ const HOT: [&str; 104] = [
     "run_contents",
     "run_durations",
     "event_activity",
-    "handler_emissions",
     "entity_names",
     "run_explain",
     "run_explain_below",
@@ -383,7 +382,6 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "run_durations" => ("timestamptz, bigint, bigint, bigint", "now(), 200, 5000, 1000"),
         "event_activity" => ("uuid[], uuid[], bigint", "'{}', '{}', 500"),
-        "handler_emissions" => ("uuid, bigint", "gen_random_uuid(), 10000"),
         "entity_names" => ("bigint", "1000"),
         "intervention_list" => ("uuid", "gen_random_uuid()"),
         "run_explain_ended" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),

@@ -38,7 +38,7 @@ impl Outside {
                 Ok(Session::Postgres { _connection: connection, process })
             }
             Self::Memory(memory) => {
-                let (session, _) = memory.open_session(of_nothing(worker)).await?;
+                let (session, ..) = memory.open_session(of_nothing(worker)).await?;
                 Ok(Session::Memory(Some(session)))
             }
         }
@@ -105,7 +105,14 @@ pub(super) struct Server {
 
 /// A worker of no handlers.
 fn of_nothing(worker: Uuid) -> Registered<'static> {
-    Registered { worker, topics: &[], handlers: &[], definitions: &[], started_at: None }
+    Registered {
+        worker,
+        topics: &[],
+        handlers: &[],
+        definitions: &[],
+        started_at: None,
+        program: super::super::NO_PROGRAM,
+    }
 }
 
 impl Server {
