@@ -54,13 +54,13 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent, EntityEvents,
-    EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep, KeptHierarchies,
-    Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem, ListRequest, ListSchedules,
-    Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
-    Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire, Retired, RollbackAnswer,
-    RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
-    migration_files,
+    ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, Drained, EntityEvent,
+    EntityEvents, EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep,
+    KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem,
+    ListRequest, ListSchedules, Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree,
+    RebuildEntities, RebuiltEntities, Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire,
+    Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status,
+    Undeletable, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
