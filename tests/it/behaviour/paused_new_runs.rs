@@ -5,13 +5,16 @@ use std::time::Duration;
 use scoop::{PauseTarget, WaitKind, WaitReason};
 
 use super::*;
-use crate::support::{Database, Gate, Notes, takes};
+use crate::support::{Database, Gate, Notes, eventually, takes};
 
 /// Nothing is found by polling within a test.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 /// Longer than any step of these tests.
 const LONG: Duration = Duration::from_secs(60);
+
+/// The number of parked runs.
+const PARKED: &str = "SELECT count(*) FROM scoop.run WHERE parked_since IS NOT NULL";
 
 /// How many parcels follow from it, one after the other.
 #[derive(Message, Serialize, Deserialize)]
@@ -337,8 +340,7 @@ async fn parked_and_serial_runs_wait_until_the_resume() -> Result<()> {
     letters.gate.arrivals(1).await;
     copies.gate.arrivals(1).await;
     let parked = scoop.launch(letter("red", "two")).await?;
-    let count = "SELECT count(*) FROM scoop.run WHERE parked_since IS NOT NULL";
-    crate::support::eventually("both are parked", async || db.number(count).await == 2).await;
+    eventually("both are parked", async || db.number(PARKED).await == 2).await;
     scoop.pause(PauseTarget::Everything).new_runs_only().await?;
     let late = scoop.launch(letter("blue", "three")).await?;
     letters.gate.open(10);
@@ -370,7 +372,15 @@ async fn transactions(db: &Database) -> i64 {
 async fn engine_does_not_spin_on_new_runs() -> Result<()> {
     let (db, office) = (Database::new().await, Office::default());
     let (scoop, limited) = (office.start(&db).await?, office.start_limited(&db).await?);
+    // The second one is parked, and then new.
+    let begun = scoop.launch(letter("green", "one")).await?;
+    office.letters.gate.arrivals(1).await;
+    scoop.launch(letter("green", "two")).await?;
+    eventually("both are parked", async || db.number(PARKED).await == 2).await;
     scoop.pause(PauseTarget::Everything).new_runs_only().await?;
+    office.letters.gate.open(1);
+    office.copies.gate.open(1);
+    assert_eq!(begun.ends().await?, Outcome::Committed);
     let idle = transactions(&db).await;
     let launched = scoop.launch_all((0..500).map(|nth| parcel(&nth.to_string(), 0))).await?;
     scoop.launch_all((0..50).map(|nth| letter("red", &nth.to_string()))).await?;
