@@ -10,8 +10,8 @@
 //! its subscription after the newer program has ended.
 //!
 //! What is paused is read with the living workers, under the same number: the queues of paused handlers are left out of
-//! the claims, or claims pass over their new runs ([`Lanes::begun_only`]), and a worker that follows a pause acknowledges it ([`refresh`]). So are the sagas with limits: their queues are
-//! left to claims of their own ([`super::limits`]).
+//! the claims, or claims pass over their new runs ([`Lanes::begun_only`]), and a worker that follows a pause acknowledges it
+//! ([`refresh`]). So are the sagas with limits: their queues are left to claims of their own ([`super::limits`]).
 //!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
 //! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
