@@ -24,7 +24,7 @@ pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     Activity, ActivitySpan, Affected, ArchiveBatch, BadCursor, BadEventCursor, Bar, BarKind, Builder,
     CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState, Content,
-    CountRuns, Decider, Delay, Emit, EndedPause, EngineState, EntityContents, EntityEvent,
+    CountRuns, Decider, Delay, Drained, Emit, EndedPause, EngineState, EntityContents, EntityEvent,
     EntityEventContents, EntityEvents, EntityNotRebuilt, EntityState, EventCursor, EventStream, Events,
     Explanation, Failed, FailedBelow, FailedCompensation, FailedOutcome, FailedStep, FailureSummary,
     FindRuns, FormerHandler, Handle, HandlerLimits, Health, HierarchyId, Intervention, IntoPauseTarget,

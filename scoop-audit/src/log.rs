@@ -163,15 +163,18 @@ pub struct Redelivery {
     pub at: OffsetDateTime,
 }
 
-/// A time in which a handler was paused, and no run of it was executed.
+/// A time in which a handler was paused, and no run of it was executed; or, for new runs only, none began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedPause {
     /// The handler, by the name of its runs; `None` for all.
     pub handler: Option<String>,
     /// The topic, if the pause is about one.
     pub topic: Option<String>,
-    /// The time at which all workers had acknowledged the pause, and had ended the steps in progress.
-    pub drained_at: OffsetDateTime,
+    /// Whether it was for new runs only.
+    pub new_runs_only: bool,
+    /// The time at which all workers had acknowledged the pause, and had ended the steps in progress. One for new runs only that
+    /// some have not acknowledged is in the log, too, with `None`: runs below those that it covers may begin.
+    pub drained_at: Option<OffsetDateTime>,
     /// The end of the pause; `None` if it is in force.
     pub ended_at: Option<OffsetDateTime>,
 }

@@ -359,8 +359,8 @@ CREATE TABLE scoop.worker (
     )
 );
 
--- What is paused: no worker begins a step of it, and its runs stay in their queues. The view `paused` has the names of sagas
--- that each row covers. A row whose time is over counts until a worker has deleted it.
+-- What is paused: no worker begins a step of it, and its runs stay in their queues; or, for new runs only, those that scoop.is_new
+-- names. The view `paused` has the names of sagas that each row covers. A row whose time is over counts until a worker has deleted it.
 CREATE TABLE scoop.pause (
     kind   text NOT NULL CHECK (kind IN ('everything', 'topic', 'handler')),
     name   varchar(255) NOT NULL CHECK ((kind = 'everything') = (name = '')),
@@ -368,6 +368,7 @@ CREATE TABLE scoop.pause (
     source text NOT NULL,  -- the requester
     since  timestamptz NOT NULL DEFAULT clock_timestamp(),
     until  timestamptz,    -- null: until it is resumed
+    new_runs_only boolean NOT NULL DEFAULT false,
     PRIMARY KEY (kind, name),
     -- Programs write at most 1,000 characters of each, and each process reads the rows of all.
     CONSTRAINT texts_are_short CHECK (octet_length(reason) <= 1000000 AND octet_length(source) <= 1000000)
@@ -385,7 +386,8 @@ CREATE TABLE scoop.ended_pause (
     until        timestamptz,
     ended_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     ended_by     text,  -- the requester; null if its time was over
-    ended_reason text
+    ended_reason text,
+    new_runs_only boolean NOT NULL DEFAULT false
 );
 CREATE INDEX ended_pause_at ON scoop.ended_pause (ended_at);
 

@@ -63,8 +63,10 @@ SELECT r.root AS hierarchy,
        CASE scoop.priority_of(r.context) WHEN 1 THEN 'high' WHEN 0 THEN 'normal' ELSE 'low' END AS priority,
        CASE WHEN r.state = 'ready' THEN (
            SELECT string_agg(
-               'by ' || (p.pause ->> 'source') || coalesce(': ' || (p.pause ->> 'reason'), ''), '; ' ORDER BY p.place)
-           FROM jsonb_array_elements(scoop.pauses_of(r.handler, r.topic)) WITH ORDINALITY AS p (pause, place)
+               CASE WHEN (p.pause ->> 'new_runs_only')::boolean THEN 'for new runs only ' ELSE '' END
+                   || 'by ' || (p.pause ->> 'source') || coalesce(': ' || (p.pause ->> 'reason'), ''), '; ' ORDER BY p.place)
+           FROM jsonb_array_elements(
+               scoop.pauses_of(r.handler, r.topic, scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))) WITH ORDINALITY AS p (pause, place)
        ) END AS paused
 FROM scoop.run r
 WHERE r.root <> '00000000-0000-0000-0000-000000000000';
@@ -233,9 +235,13 @@ SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'
             WHEN r.ready_at > clock_timestamp() AND r.parked_since IS NULL THEN 'time'
-            WHEN r.handler::text IN (SELECT p.covers FROM scoop.paused p WHERE p.kind = 'handler')
-                OR r.topic::text IN (SELECT p.name::text FROM scoop.pause p WHERE p.kind = 'topic')
-                OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind = 'everything') THEN 'pause'
+            WHEN r.handler::text IN (SELECT p.covers FROM scoop.paused p WHERE p.kind = 'handler' AND NOT p.new_runs_only)
+                OR r.topic::text IN (SELECT p.name::text FROM scoop.pause p WHERE p.kind = 'topic' AND NOT p.new_runs_only)
+                OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind = 'everything' AND NOT p.new_runs_only)
+                -- looked up once: mostly there is no such pause
+                OR EXISTS (SELECT FROM scoop.pause p WHERE p.kind >= '' AND p.new_runs_only) AND r.began_at IS NULL
+                    AND scoop.is_paused_for_new(r.handler, r.topic)
+                    AND scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage) THEN 'pause'
             WHEN CASE WHEN r.reserved_for = 0 THEN
                           (r.handler::text, r.topic::text) IN (SELECT s.handler, s.topic FROM scoop.served_queue s)
                       ELSE (r.handler::text, r.topic::text, r.reserved_for)

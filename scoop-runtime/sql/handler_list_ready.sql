@@ -4,11 +4,11 @@
 -- Locks: nothing.
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 for each queue the position, null where
 -- all of it is to be looked at; the same $5 of the runs with high and $6 of those with low priority; $7 the transactions in progress at
--- the last look, and $8 since when runs of each may be ready, null if that is unknown
+-- the last look, and $8 since when runs of each may be ready, null if that is unknown; $9 for each queue whether its new runs are paused
 WITH RECURSIVE own_queue AS MATERIALIZED (
-    SELECT handler, topic, lane, reached, reached_high, reached_low
-    FROM unnest($2::text[], $1::text[], $3::int[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[])
-        AS own (handler, topic, lane, reached, reached_high, reached_low)
+    SELECT handler, topic, lane, reached, reached_high, reached_low, begun_only
+    FROM unnest($2::text[], $1::text[], $3::int[], $4::timestamptz[], $5::timestamptz[], $6::timestamptz[], $9::boolean[])
+        AS own (handler, topic, lane, reached, reached_high, reached_low, begun_only)
 ),
 late AS MATERIALIZED (
     SELECT min(coalesce(open.since, '-infinity')) AS since
@@ -29,6 +29,7 @@ ready_queue AS (
                   coalesce(CASE level.priority WHEN 0 THEN q.reached WHEN 1 THEN q.reached_high ELSE q.reached_low END, '-infinity'),
                   (SELECT since FROM late))
               AND r.ready_at <= (SELECT clock_timestamp())
+              AND (NOT q.begun_only OR NOT scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))
             ORDER BY r.ready_at
             LIMIT 1
         ) r

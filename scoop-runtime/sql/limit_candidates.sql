@@ -7,7 +7,7 @@
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 how many, $5 which runs, null
 -- for all but suspects, $6 how many bytes, $7 for each queue the position, null where all of it is to be looked at;
 -- the same $8 of the runs with high and $9 of those with low priority; $10 the transactions in progress at the last look, and $11 since
--- when runs of each may be ready, null if that is unknown
+-- when runs of each may be ready, null if that is unknown; $12 for each queue whether its new runs are paused
 WITH late AS MATERIALIZED (
     SELECT min(coalesce(open.since, '-infinity')) AS since
     FROM unnest($10::text[], $11::timestamptz[]) AS open (xid, since)
@@ -27,8 +27,8 @@ LEFT JOIN (
     FROM (
         SELECT r.root, r.id, r.topic, r.handler, own.lane, level.priority, r.ready_at, r.held_key, r.ends_unbegun,
                scoop.queue_time(r.ready_at, level.priority) AS queue_time, r.message_id
-        FROM unnest($1::text[], $2::text[], $3::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
-            AS own (topic, handler, lane, reached, reached_high, reached_low)
+        FROM unnest($1::text[], $2::text[], $3::int[], $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $12::boolean[])
+            AS own (topic, handler, lane, reached, reached_high, reached_low, begun_only)
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
             SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce((r.anew).message_id, r.message_id) AS message_id,
@@ -45,6 +45,7 @@ LEFT JOIN (
               AND r.ready_at <= (SELECT clock_timestamp())
               AND CASE WHEN $5::uuid[] IS NULL THEN NOT scoop.is_suspect(r.tries)
                        ELSE r.id = ANY ($5) END
+              AND (NOT own.begun_only OR NOT scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))
             ORDER BY r.ready_at
             LIMIT $4
             FOR UPDATE SKIP LOCKED

@@ -4,13 +4,13 @@
 -- runs of each, since when the first of them is ready, and the queue time of the last one.
 -- Locks: the rows of these runs, without those that other transactions have locked.
 -- $1 topics, $2 handlers and $3 the definitions that their runs are reserved for (triples), $4 keys, $5 how many runs of each, and $6
--- from which queue time on, null for all of it
+-- from which queue time on, null for all of it; $7 for each queue whether its new runs are paused
 WITH next AS MATERIALIZED (
     SELECT first.ctid, first.id, free.key
     FROM unnest($4::text[], $5::bigint[], $6::timestamptz[]) AS free (key, places, since)
     CROSS JOIN LATERAL (
         SELECT r.ctid, r.id
-        FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
+        FROM unnest($1::text[], $2::text[], $3::int[], $7::boolean[]) AS own (topic, handler, lane, begun_only)
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
             SELECT r.ctid, r.id, r.parked_since FROM scoop.run r
@@ -18,6 +18,7 @@ WITH next AS MATERIALIZED (
               AND r.reserved_for = own.lane AND r.limit_key = free.key
               AND scoop.priority_of(r.context) = level.priority
               AND r.parked_since >= CASE WHEN free.since IS NULL THEN '-infinity' ELSE scoop.queue_time(free.since, -level.priority) END
+              AND (NOT own.begun_only OR NOT scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))
             ORDER BY r.parked_since
             LIMIT free.places
             FOR UPDATE SKIP LOCKED

@@ -3,10 +3,10 @@
 -- Locks: these rows of pause.
 WITH ended AS (
     DELETE FROM scoop.pause WHERE until <= clock_timestamp()
-    RETURNING kind, name, reason, source, since, until
+    RETURNING kind, name, reason, source, since, until, new_runs_only
 ),
 recorded AS (
-    INSERT INTO scoop.ended_pause (kind, name, reason, source, since, until)
-    SELECT kind, name, reason, source, since, until FROM ended
+    INSERT INTO scoop.ended_pause (kind, name, reason, source, since, until, new_runs_only)
+    SELECT kind, name, reason, source, since, until, new_runs_only FROM ended
 )
-SELECT kind, name::text, left(reason, 1000) AS reason, left(source, 1000) AS source, since, until FROM ended
+SELECT kind, name::text, left(reason, 1000) AS reason, left(source, 1000) AS source, since, until, new_runs_only FROM ended

@@ -16,7 +16,7 @@
 -- that its runs are reserved for, 0 for those that are not, $10 the topology that the pairs follow from: a worker that
 -- does not know of another process claims nothing, $11 which runs may be taken, null for all but suspects; as $8, $12 of
 -- the runs with high and $13 of those with low priority; $14 the transactions in progress at the last look, and $15 since when runs of
--- each may be ready, null if that is unknown
+-- each may be ready, null if that is unknown; $16 for each pair whether its new runs are paused
 WITH own_worker AS MATERIALIZED (
     SELECT id FROM scoop.worker WHERE id = $1 AND topology = $10 FOR KEY SHARE
 ),
@@ -28,8 +28,8 @@ late AS MATERIALIZED (
 -- candidates with their turns: more than are claimed, since other claims may lock the first ones
 queue AS MATERIALIZED (
     SELECT r.ctid, r.since, r.place + coalesce(($6::jsonb ->> own.handler)::bigint, 0) AS turn, own.nth, r.priority, r.ready_at
-    FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[], $12::timestamptz[], $13::timestamptz[])
-        WITH ORDINALITY AS own (topic, handler, reached, lane, reached_high, reached_low, nth)
+    FROM unnest($3::text[], $4::text[], $8::timestamptz[], $9::int[], $12::timestamptz[], $13::timestamptz[], $16::boolean[])
+        WITH ORDINALITY AS own (topic, handler, reached, lane, reached_high, reached_low, begun_only, nth)
     CROSS JOIN LATERAL (
         SELECT r.ctid, level.priority, r.ready_at, min(r.ready_at) OVER queue AS since, row_number() OVER queue AS place
         FROM unnest(CASE WHEN $11::uuid[] IS NOT NULL OR EXISTS (
@@ -54,6 +54,7 @@ queue AS MATERIALIZED (
               AND r.ready_at <= (SELECT clock_timestamp())
               AND CASE WHEN $11::uuid[] IS NULL THEN NOT scoop.is_suspect(r.tries)
                        ELSE r.id = ANY ($11) END
+              AND (NOT own.begun_only OR NOT scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))
             ORDER BY r.ready_at
             LIMIT least($5 + 20, 1 + 10000 / cardinality($4::text[]))
         ) r

@@ -56,7 +56,7 @@ SELECT {unfinished_shown},
                    LIMIT $3) q
                LIMIT $3) q
        ) ELSE 0 END AS queued,
-       scoop.pauses_of(u.handler, u.topic) AS pauses,
+       scoop.pauses_of(u.handler, u.topic, scoop.is_new(u.began_at, u.rollback_requested, u.giving_up, u.root, u.lineage)) AS pauses,
        l.concurrency, l.concurrency_by_key, l.serial, l.rate, l.rate_period_ms, l.rate_by_key, l.key_from::text, u.limit_key::text,
        (SELECT w.opens_at FROM scoop.rate_window w
         WHERE w.saga = l.saga AND w.key = CASE WHEN l.rate_by_key THEN u.limit_key ELSE '' END

@@ -6,7 +6,7 @@
 -- $1 how many
 WITH abandoned AS MATERIALIZED (
     SELECT q.handler::text, q.topic::text FROM scoop.abandoned_queue q
-    WHERE q.reserved_for = 0 AND scoop.pauses_of(q.handler, q.topic) IS NULL
+    WHERE q.reserved_for = 0 AND scoop.pauses_of(q.handler, q.topic, true) IS NULL
 ),
 overdue AS MATERIALIZED (
     SELECT r.root, r.id, r.topic, r.handler, r.ready_at

@@ -1,8 +1,8 @@
 -- Lists the ready runs of these queues in the order of their queue times, without suspects.
 -- Locks: nothing.
--- $1 topics, $2 handlers and $3 lanes of the queues, $4 how many
+-- $1 topics, $2 handlers and $3 lanes of the queues, $4 how many, $5 for each queue whether its new runs are paused
 SELECT r.root, r.id
-FROM unnest($1::text[], $2::text[], $3::int[]) AS own (topic, handler, lane)
+FROM unnest($1::text[], $2::text[], $3::int[], $5::boolean[]) AS own (topic, handler, lane, begun_only)
 CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
 CROSS JOIN LATERAL (
     SELECT r.root, r.id, r.ready_at
@@ -11,6 +11,7 @@ CROSS JOIN LATERAL (
       AND scoop.priority_of(r.context) = level.priority
       AND r.ready_at <= (SELECT clock_timestamp())
       AND NOT scoop.is_suspect(r.tries)
+      AND (NOT own.begun_only OR NOT scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))
     ORDER BY r.ready_at
     LIMIT $4
 ) r

@@ -18,7 +18,10 @@ locked AS MATERIALIZED (
 ),
 marked AS (
     UPDATE scoop.run r
-    SET giving_up = true, ready_at = least(r.ready_at, clock_timestamp())
+    SET giving_up = true,
+        -- claims may have passed over a run that was new: see scoop.is_new
+        ready_at = CASE WHEN r.began_at IS NULL AND scoop.is_paused_for_new(r.handler, r.topic) THEN clock_timestamp()
+                        ELSE least(r.ready_at, clock_timestamp()) END
     FROM locked
     WHERE r.root = locked.root AND r.id = locked.id
     RETURNING r.id

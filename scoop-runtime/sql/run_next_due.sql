@@ -6,13 +6,13 @@
 -- $1 topics, $2 handlers and $4 the definitions that their runs are reserved for (triples), $3 the asking worker, $5
 -- whether it may claim a suspect, $6 for each queue the position, null where all of it is to be looked at; the
 -- same $7 of the runs with high and $8 of those with low priority; $9 the transactions in progress at the last look, and $10 since when
--- runs of each may be ready, null if that is unknown
+-- runs of each may be ready, null if that is unknown; $11 for each queue whether its new runs are paused
 --
 -- Of many queues only those of handlers with ready runs are looked at. A queue is read from the known position, as in run_claim.sql.
 WITH RECURSIVE own_queue AS MATERIALIZED (
-    SELECT handler, topic, lane, reached, reached_high, reached_low
-    FROM unnest($2::text[], $1::text[], $4::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[])
-        AS own (handler, topic, lane, reached, reached_high, reached_low)
+    SELECT handler, topic, lane, reached, reached_high, reached_low, begun_only
+    FROM unnest($2::text[], $1::text[], $4::int[], $6::timestamptz[], $7::timestamptz[], $8::timestamptz[], $11::boolean[])
+        AS own (handler, topic, lane, reached, reached_high, reached_low, begun_only)
 ),
 late AS MATERIALIZED (
     SELECT min(coalesce(open.since, '-infinity')) AS since
@@ -36,6 +36,7 @@ first_run AS MATERIALIZED (
               (SELECT since FROM late))
           AND r.ready_at <= (SELECT clock_timestamp() + interval '1 day')
           AND NOT scoop.is_suspect(r.tries)
+          AND (NOT near_queue.begun_only OR NOT scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))
         ORDER BY r.ready_at
         LIMIT 1
     ) r

@@ -277,7 +277,8 @@ SELECT n.lineage, n.message_id, n.handler, m.topic,
        coalesce(r.parked_since, r.ready_at) AS ready_at, (r.awaited).signal, (r.awaited).key AS signal_key, r.give_up_at,
        -- looked up once, by index: mostly there are no pauses
        CASE WHEN r.state = 'ready' AND EXISTS (SELECT FROM scoop.pause p WHERE p.kind >= '') THEN
-           scoop.pauses_of(r.handler, r.topic) END AS pauses,
+           scoop.pauses_of(
+               r.handler, r.topic, scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage)) END AS pauses,
        clock_timestamp() AS read_at,
        n.events, NULL::timestamptz AS launched_at, NULL::uuid AS redelivered_as,
        CASE WHEN cardinality(n.lineage) > $2 THEN (

@@ -7,13 +7,13 @@
 -- Locks: nothing.
 -- $1 names of sagas
 SELECT 'worker' AS kind, NULL::text AS name, NULL::text AS of_name, NULL::text AS key_from,
-       w.id, w.topology, w.acknowledged, w.started_at, w.topics, w.handlers, w.definitions
+       w.id, w.topology, w.acknowledged, w.started_at, w.topics, w.handlers, w.definitions, false AS new_runs_only
 FROM scoop.worker w
 UNION ALL
-SELECT 'pause', p.covers, p.kind, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'pause', p.covers, p.kind, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, p.new_runs_only
 FROM scoop.paused p
 UNION ALL
-SELECT 'limit', l.saga, l.handler, l.key_from, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'limit', l.saga, l.handler, l.key_from, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false
 FROM (
     SELECT DISTINCT ON (own.handler) own.handler, l.saga::text, l.key_from::text
     FROM (SELECT DISTINCT own.handler FROM unnest($1::text[]) AS own (handler)) own
@@ -24,5 +24,5 @@ FROM (
     ORDER BY own.handler, l.saga
 ) l
 UNION ALL
-SELECT 'limited topic', t.topic, t.saga, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT 'limited topic', t.topic, t.saga, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, false
 FROM scoop.limited_topic t

@@ -98,6 +98,8 @@ pub enum Bug {
     KeepAfterPanic,
     /// Runs of a paused handler are claimed.
     ClaimPaused,
+    /// Runs begin although new runs of their handler are paused.
+    BeginDuringPause,
     /// A run is claimed although the limit of its saga is reached.
     ExceedLimits,
     /// A run begins although the rate of its saga or of its key is reached.
@@ -155,7 +157,7 @@ pub enum Feature {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 59] = [
+    pub const ALL: [Bug; 60] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -201,6 +203,7 @@ impl Bug {
         Bug::KeepVoidDecisions,
         Bug::KeepAfterPanic,
         Bug::ClaimPaused,
+        Bug::BeginDuringPause,
         Bug::ExceedLimits,
         Bug::ExceedRates,
         Bug::ForgetParked,
@@ -228,7 +231,7 @@ impl Bug {
             | Self::KeepSignal => Some(Feature::Signals),
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
-            Self::ClaimPaused => Some(Feature::Pauses),
+            Self::ClaimPaused | Self::BeginDuringPause => Some(Feature::Pauses),
             Self::ExceedLimits
             | Self::ExceedRates
             | Self::ForgetParked

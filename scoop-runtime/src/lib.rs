@@ -54,9 +54,9 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Affected, ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, EntityEvent,
-    EntityEvents, EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health, Keep,
-    KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem,
+    Affected, ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, Drained,
+    EntityEvent, EntityEvents, EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health,
+    Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem,
     ListRequest, ListSchedules, Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree,
     RebuildEntities, RebuiltEntities, Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire,
     Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status,

@@ -395,7 +395,7 @@ events! {
 
     /// A saga, a topic or everything was paused, or its pause was changed.
     WARN "pause_began" = pause_began(pause: &crate::Pause)
-        { reason = shown(Escaped(pause.reason.as_deref().unwrap_or_default())) } ("{} was paused", pause.target)
+        { reason = shown(Escaped(pause.reason.as_deref().unwrap_or_default())) } ("{} was paused{}", pause.target, pause.kind())
 
     /// A pause ended: it was resumed, or its time was over.
     INFO "pause_ended" = pause_ended(pause: &crate::Pause, why: &str) { why = why }

@@ -1,7 +1,7 @@
-//! A simulation of pauses: of a handler, of a topic, and of everything, with and without a limit, while runs launch, fail,
+//! A simulation of pauses: of a handler, of a topic, and of everything, with and without a limit, also for new runs only, while runs launch, fail,
 //! roll back and are cancelled, and processes fail, die and are replaced.
 //!
-//! The reference model checks that no worker records a move of a paused run once the pause is drained. Here is checked that
+//! The reference model checks that no worker records a move of a paused run once the pause is drained, and that no new run begins under a pause for new runs only. Here is checked that
 //! each run comes to its end after the last pause, and that each pause ends once.
 
 use std::time::Duration;
@@ -184,17 +184,22 @@ impl World {
             2 => (PauseTarget::saga::<Orders>(), Some("paused-orders"), None),
             _ => (PauseTarget::saga::<Parcels>(), Some("paused-parcels"), None),
         };
+        let new_runs_only = dice.percent(40);
         let limit = dice.percent(40).then(|| Duration::from_millis(dice.between(20, 500).into()));
         // A pause that replaces another one may end earlier.
         self.ends(&target);
-        let pause = client.pause(target.clone()).drain(Duration::from_millis(400));
+        let pause = client.pause(target.clone());
+        let pause =
+            if new_runs_only { pause.new_runs_only() } else { pause.drain(Duration::from_millis(400)) };
         let pause = if let Some(limit) = limit { pause.for_at_most(limit) } else { pause };
         let paused = pause.await?;
-        if paused.is_drained() {
-            let drained_at = self.crew.database.now().into();
+        let is_acknowledged = paused.in_force && paused.unacknowledged.is_empty();
+        let is_drained = if new_runs_only { is_acknowledged } else { paused.is_drained() };
+        if is_drained || new_runs_only {
+            let drained_at = is_drained.then(|| self.crew.database.now().into());
             let ended_at = paused.pause.until.map(Into::into);
             let (handler, topic) = (handler.map(str::to_owned), topic.map(str::to_owned));
-            let pause = LoggedPause { handler, topic, drained_at, ended_at };
+            let pause = LoggedPause { handler, topic, new_runs_only, drained_at, ended_at };
             self.drained.push((pause, Some(target)));
         }
         Ok(())

@@ -28,7 +28,10 @@ pub(crate) struct PauseArgs {
     /// End the pause by itself after this time, such as `2h`
     #[arg(long, value_name = "TIME", value_parser = duration)]
     for_at_most: Option<Duration>,
-    /// Wait until the steps in progress have ended, for at most this time
+    /// Let the runs that have begun go on to their ends, so that only new ones wait
+    #[arg(long)]
+    new_runs_only: bool,
+    /// Wait until the steps in progress have ended, or with --new-runs-only all begun runs, for at most this time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     drain: Option<Duration>,
     #[command(flatten)]
@@ -98,6 +101,7 @@ pub(super) struct PauseRecord {
     source: String,
     since: String,
     until: Option<String>,
+    new_runs_only: bool,
 }
 
 impl From<Pause> for PauseRecord {
@@ -108,7 +112,8 @@ impl From<Pause> for PauseRecord {
             _ => (None, None),
         };
         let (since, until) = (utc(pause.since), pause.until.map(utc));
-        Self { saga, topic, reason: pause.reason, source: pause.source, since, until }
+        let Pause { reason, source, new_runs_only, .. } = pause;
+        Self { saga, topic, reason, source, since, until, new_runs_only }
     }
 }
 
@@ -121,17 +126,22 @@ struct PausedRecord {
     is_known: bool,
     unacknowledged: Vec<String>,
     running: usize,
+    runs_left: Option<usize>,
 }
 
 /// Pauses.
 pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Result<Exit, Fault> {
-    let PauseArgs { target, reason, source, for_at_most, drain, consent } = args;
+    let PauseArgs { target, reason, source, for_at_most, new_runs_only, drain, consent } = args;
     let target = PauseTarget::from(target);
     names::check(scoop, &target).await?;
-    if !consent.to(output, &format!("pause {target}"))? {
+    let kind = if new_runs_only { " for new runs only" } else { "" };
+    if !consent.to(output, &format!("pause {target}{kind}"))? {
         return Ok(Exit::Done);
     }
     let mut pause = scoop.pause(target).reason(reason).source(source.source);
+    if new_runs_only {
+        pause = pause.new_runs_only();
+    }
     if let Some(limit) = for_at_most {
         pause = pause.for_at_most(limit);
     }
@@ -146,6 +156,7 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
             is_known: paused.is_known,
             unacknowledged: paused.unacknowledged,
             running: paused.running,
+            runs_left: paused.runs_left,
             pause: paused.pause.into(),
         })
     } else {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
-use scoop::{Outcome, RunPhase, RunState, Tree};
+use scoop::{Outcome, PauseTarget, RunPhase, RunState, Tree};
 use scoop_test_support::{Ends as _, eventually};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -331,10 +331,10 @@ async fn saga_is_paused_and_resumed() {
         Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.
     "#]]);
     shop.run(&["explain", &hierarchy, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","queued_ms":null,"took_ms":null,"waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","commands":[],"read_at":"<time>"}
+        {"run":"<id 3>","hierarchy":"<id 1>","parent":null,"handler":"payments","topic":"shop.payments","message":"<id 2>","state":"pending","since":"<time>","queued_ms":null,"took_ms":null,"waits_for":"pause","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":null,"step":null,"waiting":{"for":"pause","pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null,"new_runs_only":false}]},"priority":null,"giving_up":false,"pauses":[{"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null,"new_runs_only":false}],"join":null,"text":"Run <id 3> of `payments` waits for the end of a pause, for <duration>: saga `payments` is paused by ann since <time>: the bank is away. It goes on when `resume` ends the pause of saga `payments`.","ends_by":"It goes on when `resume` ends the pause of saga `payments`.","commands":[],"read_at":"<time>"}
     "#]]);
     shop.run(&["pauses", "--json"]).await.shows(expect![[r#"
-        {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null}
+        {"saga":"payments","topic":null,"reason":"the bank is away","source":"ann","since":"<time>","until":null,"new_runs_only":false}
     "#]]);
     let resume = ["resume", "--saga", "payments", "--reason", "it is open", "--source", "ben", "--yes"];
     shop.run(&resume).await.shows(expect![[r#"
@@ -346,11 +346,18 @@ async fn saga_is_paused_and_resumed() {
     "#]]);
     let ended = shop.scoop.ended_pauses().limit(1).await.unwrap().remove(0);
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("ben"), Some("it is open")));
+    let payments = shop.scoop.drained(PauseTarget::handler("payments"));
+    eventually("the payment has begun", async || payments.progress().await.is_ok_and(|left| left == 1)).await;
     shop.run(&["pause", "--everything", "--reason", "maintenance", "--for-at-most", "2h", "--yes", "--json"])
         .await
         .shows(expect![[r#"
-            {"saga":null,"topic":null,"reason":"maintenance","source":"scoop-cli","since":"<time>","until":"<time>","in_force":true,"is_known":true,"unacknowledged":[],"running":0}
+            {"saga":null,"topic":null,"reason":"maintenance","source":"scoop-cli","since":"<time>","until":"<time>","new_runs_only":false,"in_force":true,"is_known":true,"unacknowledged":[],"running":0,"runs_left":null}
         "#]]);
+    let drain =
+        ["pause", "--saga", "orders", "--reason", "a move", "--new-runs-only", "--drain", "30s", "--yes"];
+    shop.run(&drain).await.shows(expect![[r#"
+        saga `orders` is paused for new runs only by scoop-cli since <time>: a move; begun runs left: 0
+    "#]]);
     shop.run(&["pause", "--reason", "what?", "--yes"]).await.shows(expect![[r#"
         exit 2
         2> error: the following required arguments were not provided:
@@ -374,7 +381,7 @@ async fn topic_is_paused_and_resumed() {
     "#]]);
     assert_eq!(shop.run(&["runs", "--waiting-for", "pause", "--json"]).await.field("handler"), ["payments"]);
     shop.run(&["resume", "--topic", "shop.payments", "--yes", "--json"]).await.shows(expect![[r#"
-        {"saga":null,"topic":"shop.payments","reason":"the bank is away","source":"ann","since":"<time>","until":null}
+        {"saga":null,"topic":"shop.payments","reason":"the bank is away","source":"ann","since":"<time>","until":null,"new_runs_only":false}
     "#]]);
     shop.run(&["resume", "--topic", "shop.payment", "--yes"]).await.shows(expect![[r#"
         exit 3
@@ -399,7 +406,7 @@ async fn pause_that_a_worker_does_not_acknowledge_names_it_and_fails() {
     shop.remove_worker().await;
     let pause = ["pause", "--saga", "payments", "--reason", "the bank is away", "--yes"];
     shop.run(&[&pause[..], &["--json"]].concat()).await.shows(expect![[r#"
-        {"saga":"payments","topic":null,"reason":"the bank is away","source":"scoop-cli","since":"<time>","until":null,"in_force":true,"is_known":true,"unacknowledged":[],"running":0}
+        {"saga":"payments","topic":null,"reason":"the bank is away","source":"scoop-cli","since":"<time>","until":null,"new_runs_only":false,"in_force":true,"is_known":true,"unacknowledged":[],"running":0,"runs_left":null}
     "#]]);
 }
 

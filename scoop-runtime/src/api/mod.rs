@@ -61,7 +61,7 @@ pub use list_handlers::{ListFormerHandlers, ListHandlers};
 pub use list_schedules::ListSchedules;
 pub use migrate::{Migrate, migrate, migration_files};
 pub use operators::{ListItem, ListRequest, PagedListItem};
-pub use pauses::{Paused, Resume, SetPause};
+pub use pauses::{Drained, Paused, Resume, SetPause};
 pub use prune::{KeptHierarchies, Prune, Pruned, Undeletable};
 pub(crate) use prune::{OldRows, ROWS_MAX, RefusedDeletions};
 pub use read_tree::ReadTree;

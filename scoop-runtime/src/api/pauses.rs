@@ -45,27 +45,35 @@ pub struct Paused {
     pub unacknowledged: Vec<String>,
     /// The number of runs that it covers and that are in the middle of a step; 1,000 stands for that or more.
     pub running: usize,
+    /// Under a pause for new runs only, the number of runs that it covers and that go on: those that have begun, and new ones
+    /// below these; 1,000 stands for that or more. `None` for another pause.
+    pub runs_left: Option<usize>,
 }
 
 impl Paused {
     /// Whether the pause is in force and no run that it covers is in the middle of a step: none of its steps begins before
-    /// the pause ends.
+    /// the pause ends. Of a pause for new runs only: whether no run is left that has begun.
     pub fn is_drained(&self) -> bool {
-        self.in_force && self.unacknowledged.is_empty() && self.running == 0
+        let left = self.runs_left.unwrap_or(self.running);
+        self.in_force && self.unacknowledged.is_empty() && left == 0
     }
 
-    fn new(pause: Pause, progress: PauseProgress) -> Self {
+    fn new(pause: Pause, progress: PauseProgress, runs_left: Option<usize>) -> Self {
         let PauseProgress { stands, is_known, behind, running } = progress;
         let unacknowledged =
             behind.into_iter().map(|worker| format!("{IDENTIFIER_PREFIX}{worker}")).collect();
-        Self { pause, in_force: stands, is_known, unacknowledged, running }
+        Self { pause, in_force: stands, is_known, unacknowledged, running, runs_left }
     }
 }
 
 impl fmt::Display for Paused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or_more = if self.running >= PAUSE_RUNNING_MAX { " or more" } else { "" };
-        write!(f, "{}; runs in a step: {}{or_more}", self.pause, self.running)?;
+        let (counted, count) = match self.runs_left {
+            Some(left) => ("begun runs left", left),
+            None => ("runs in a step", self.running),
+        };
+        let or_more = if count >= PAUSE_RUNNING_MAX { " or more" } else { "" };
+        write!(f, "{}; {counted}: {count}{or_more}", self.pause)?;
         if !self.unacknowledged.is_empty() {
             write!(f, "; not acknowledged by {}", self.unacknowledged.join(", "))?;
         }
@@ -104,8 +112,31 @@ impl SetPause {
         self
     }
 
-    /// Also waits until no run that is paused is in the middle of a step, for at most this time. [`Paused::is_drained`] is
-    /// the result.
+    /// Pauses new runs only: runs that have begun go on to their ends, also their rollbacks, and others wait. A run that is
+    /// launched below an unfinished one of those goes on, too, so that it can finish.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # use std::time::Duration;
+    /// # use scoop_runtime::PauseTarget;
+    /// let paused = scoop
+    ///     .pause(PauseTarget::handler("courier"))
+    ///     .new_runs_only()
+    ///     .drain(Duration::from_secs(60))
+    ///     .await?;
+    /// if !paused.is_drained() {
+    ///     println!("{:?} runs are left", paused.runs_left);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new_runs_only(mut self) -> Self {
+        self.asked.new_runs_only = true;
+        self
+    }
+
+    /// Also waits until no run that is paused is in the middle of a step, for at most this time; under a pause for new runs
+    /// only, until no run is left that has begun. [`Paused::is_drained`] is the result.
     pub fn drain(mut self, at_most: Duration) -> Self {
         self.drain = Some(at_most);
         self
@@ -132,8 +163,17 @@ impl SetPause {
         scoop.on_pauses_changed();
         let mut look = LOOK_MIN;
         loop {
+            let asked = Instant::now();
             let progress = scoop.patiently(|_| scoop.store().pause_progress(&pause.target)).await;
-            let paused = Paused::new(pause.clone(), progress.map_err(GivenUp::error("a pause was made"))?);
+            let progress = progress.map_err(GivenUp::error("a pause was made"))?;
+            let left = match pause.new_runs_only {
+                true => {
+                    let left = scoop.patiently(|_| scoop.store().runs_left(&pause.target)).await;
+                    Some(left.map_err(GivenUp::error("a pause was made"))?)
+                }
+                false => None,
+            };
+            let paused = Paused::new(pause.clone(), progress, left);
             let (is_done, limit) = match drain {
                 Some(limit) => (paused.is_drained(), limit),
                 None => (paused.unacknowledged.is_empty(), ACKNOWLEDGED_WITHIN),
@@ -141,7 +181,8 @@ impl SetPause {
             if is_done || !paused.in_force || began.elapsed() >= limit {
                 return Ok(paused);
             }
-            sleep(look.min(limit.saturating_sub(began.elapsed()))).await;
+            // A count of many runs takes a while.
+            sleep(look.max(asked.elapsed()).min(limit.saturating_sub(began.elapsed()))).await;
             look = (look * 2).min(LOOK_MAX);
         }
     }
@@ -153,6 +194,66 @@ impl IntoFuture for SetPause {
 
     fn into_future(self) -> Self::IntoFuture {
         self.carry_out().boxed()
+    }
+}
+
+/// A wait until no run of something is left that has begun. Await it: the result is the number of runs that are left, 0 unless
+/// the time of [`within`](Self::within) was over; 1,000 stands for that or more.
+#[must_use = "nothing is waited for before this is awaited"]
+pub struct Drained {
+    scoop: Scoop,
+    target: PauseTarget,
+    within: Option<Duration>,
+}
+
+impl Drained {
+    /// Waits for at most this time.
+    pub fn within(mut self, time: Duration) -> Self {
+        self.within = Some(time);
+        self
+    }
+
+    /// The number of runs that are left now; 1,000 stands for that or more.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    pub fn progress(&self) -> impl Future<Output = Result<usize, RuntimeError>> + Send {
+        async move {
+            check_name(&self.target)?;
+            let left = self.scoop.read_patiently(|_| self.scoop.store().runs_left(&self.target)).await;
+            left.map_err(GivenUp::error("runs were counted"))
+        }
+        .boxed()
+    }
+
+    async fn wait(self) -> Result<usize, RuntimeError> {
+        let began = Instant::now();
+        let mut look = LOOK_MIN;
+        loop {
+            let asked = Instant::now();
+            let left = self.progress().await?;
+            let rest = self.within.map(|time| time.saturating_sub(began.elapsed()));
+            if left == 0 || rest == Some(Duration::ZERO) {
+                return Ok(left);
+            }
+            let pause = look.max(asked.elapsed() * 10);
+            sleep(rest.map_or(pause, |rest| pause.min(rest))).await;
+            look = (look * 2).min(LOOK_MAX);
+        }
+    }
+}
+
+impl IntoFuture for Drained {
+    type Output = Result<usize, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.wait().boxed()
     }
 }
 
@@ -278,7 +379,8 @@ impl Scoop {
     /// ```
     pub fn pause(&self, target: impl IntoPauseTarget) -> SetPause {
         let target = target.into_pause_target();
-        let asked = NewPause { target, reason: None, source: "scoop".into(), limit: None };
+        let asked =
+            NewPause { target, reason: None, source: "scoop".into(), limit: None, new_runs_only: false };
         SetPause { scoop: self.clone(), asked, drain: None }
     }
 
@@ -336,6 +438,34 @@ impl Scoop {
             progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
         }
         .boxed()
+    }
+
+    /// Waits until no run of a saga, a topic or everything is left that has begun, whether or not it is paused. Await it, with
+    /// [`Drained::within`] for at most some time. Also runs that rest count: as stuck, or awaiting an operator.
+    ///
+    /// Without a [pause for new runs only](SetPause::new_runs_only) new runs begin meanwhile, and under another pause none goes on.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # use std::time::Duration;
+    /// # use scoop_runtime::PauseTarget;
+    /// let courier = PauseTarget::handler("courier");
+    /// scoop.pause(&courier).new_runs_only().await?;
+    /// println!("{} runs are left", scoop.drained(&courier).progress().await?);
+    /// let left = scoop.drained(&courier).within(Duration::from_secs(600)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drained(&self, target: impl IntoPauseTarget) -> Drained {
+        Drained { scoop: self.clone(), target: target.into_pause_target(), within: None }
     }
 
     /// The pauses in force, longest first.

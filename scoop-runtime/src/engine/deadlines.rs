@@ -67,7 +67,7 @@ pub(super) async fn end_pending(engine: Arc<Engine>) {
 async fn end_one(engine: &Arc<Engine>, OverdueRun { run, steps }: OverdueRun) -> sqlx::Result<bool> {
     let saga = RunnableSaga::absent(&run.topic, &run.handler, steps);
     let mut queue = Lanes { topology: engine.topology.lanes().topology, ..Lanes::default() };
-    queue.push(&run.topic, &saga.definition, 0, 0);
+    queue.push(&run.topic, &saga.definition, 0, 0, false);
     // No reconciliation frees the run before it is in flight.
     let listing = engine.unlisted_claims.read().await;
     let claimed = match engine.store.claim_suspect(engine.claimer(), &queue, &run).await? {

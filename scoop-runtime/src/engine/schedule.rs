@@ -85,7 +85,7 @@ impl FollowedSchedules {
     /// Those that are not paused. The schedule of a paused saga stands still, as without a process.
     fn without_paused(&self, engine: &Engine) -> Self {
         let pairs = self.topics.iter().zip(&self.handlers);
-        let pairs = pairs.filter(|(topic, handler)| !engine.topology.is_paused(topic, handler));
+        let pairs = pairs.filter(|(topic, handler)| !engine.topology.is_paused_for_new(topic, handler));
         let (topics, handlers) = pairs.map(|(topic, handler)| (topic.clone(), handler.clone())).unzip();
         Self { topics, handlers }
     }

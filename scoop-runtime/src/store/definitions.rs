@@ -18,6 +18,8 @@ pub(crate) struct Lanes {
     pub(crate) handlers: Vec<String>,
     /// The definition that the runs are reserved for; 0 for those that continue under the current definition.
     pub(crate) reserved_for: Vec<i32>,
+    /// Whether a pause for new runs only covers the queue: then claims pass over its new runs.
+    pub(crate) begun_only: Vec<bool>,
     /// The definition at hand.
     pub(crate) definitions: Vec<i32>,
     /// The last step of the definition at hand.
@@ -28,10 +30,18 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// Adds a queue.
-    pub(crate) fn push(&mut self, topic: &str, saga: &Definition, definition: i32, reserved_for: i32) {
+    pub(crate) fn push(
+        &mut self,
+        topic: &str,
+        saga: &Definition,
+        definition: i32,
+        reserved_for: i32,
+        begun_only: bool,
+    ) {
         self.topics.push(topic.to_owned());
         self.handlers.push(saga.saga.to_string());
         self.reserved_for.push(reserved_for);
+        self.begun_only.push(begun_only);
         self.definitions.push(definition);
         self.last_steps.push(saga.last_step().unwrap_or_default().to_owned());
     }
@@ -41,6 +51,7 @@ impl Lanes {
         self.topics.extend_from_slice(&lanes.topics);
         self.handlers.extend_from_slice(&lanes.handlers);
         self.reserved_for.extend_from_slice(&lanes.reserved_for);
+        self.begun_only.extend_from_slice(&lanes.begun_only);
         self.definitions.extend_from_slice(&lanes.definitions);
         self.last_steps.extend_from_slice(&lanes.last_steps);
     }
@@ -53,6 +64,7 @@ impl Lanes {
             topics: topics.to_vec(),
             handlers: handlers.to_vec(),
             reserved_for: vec![0; count],
+            begun_only: vec![false; count],
             definitions: vec![0; count],
             last_steps: vec![String::new(); count],
             topology: 0,
@@ -76,6 +88,7 @@ impl Lanes {
             only.topics.push(lane.0.to_owned());
             only.handlers.push(lane.1.to_owned());
             only.reserved_for.push(lane.2);
+            only.begun_only.push(self.begun_only[at]);
             only.definitions.push(self.definitions[at]);
             only.last_steps.push(self.last_steps[at].clone());
         }
@@ -145,8 +158,8 @@ impl ProgramRegistration {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Topology {
     pub(crate) living: Vec<LivingWorker>,
-    /// What is paused: handlers under all their names.
-    pub(crate) paused: Vec<PauseTarget>,
+    /// What is paused: handlers under all their names, and whether for new runs only.
+    pub(crate) paused: Vec<(PauseTarget, bool)>,
     /// The sagas with limits for claims, of those that were asked for, with the names that were asked for.
     pub(crate) limited: Vec<LimitedSaga>,
     /// The topics of sagas whose queue has a limit.

@@ -665,7 +665,7 @@ storage! {
 
     /// Pauses.
     trait PauseStorage {
-        /// Pauses this, or replaces the reason, the requester and the end of its pause. Notifies all processes.
+        /// Pauses this, or replaces all but the beginning of its pause. Notifies all processes.
         async fn pause(&self, asked: &NewPause) -> Pause;
 
         /// Ends the pause of this, records the requester and the reason, and returns the pause. Notifies all processes.
@@ -682,6 +682,10 @@ storage! {
 
         /// How far the pause of this has taken effect.
         async fn pause_progress(&self, target: &PauseTarget) -> PauseProgress;
+
+        /// How many runs of this have to finish before its drain is over: those that have begun, and those that a pause for new
+        /// runs only would let pass.
+        async fn runs_left(&self, target: &PauseTarget) -> usize;
 
         /// Records that this worker follows this topology, with its pauses. Waits for its claims under way.
         async fn acknowledge(&self, worker: Uuid, topology: i64) -> ();

@@ -144,16 +144,24 @@ pub struct Pause {
     pub since: SystemTime,
     /// The time at which the pause ends by itself, if it has a limit.
     pub until: Option<SystemTime>,
+    /// Whether runs that have begun go on, and only new ones wait; see [`SetPause::new_runs_only`](crate::SetPause::new_runs_only).
+    pub new_runs_only: bool,
 }
 
 impl Pause {
+    /// What follows `paused` in a sentence.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.new_runs_only { " for new runs only" } else { "" }
+    }
+
     /// The requester, the time and the reason, in a few words; `now` is the time of reading.
     pub(crate) fn in_words(&self, now: Option<SystemTime>) -> String {
         let until = self.until.map_or_else(String::new, |until| format!(", until {}", ahead(until, now)));
         let reason = self.reason.as_ref().map_or_else(String::new, |why| format!(": {}", Escaped(why)));
         format!(
-            "{} is paused by {} since {}{until}{reason}",
+            "{} is paused{} by {} since {}{until}{reason}",
             self.target,
+            self.kind(),
             Escaped(&self.source),
             utc(self.since)
         )
@@ -199,6 +207,7 @@ pub(crate) struct NewPause {
     pub(crate) reason: Option<String>,
     pub(crate) source: String,
     pub(crate) limit: Option<Duration>,
+    pub(crate) new_runs_only: bool,
 }
 
 /// How far a pause has taken effect.
@@ -214,7 +223,7 @@ pub(crate) struct PauseProgress {
     pub(crate) running: usize,
 }
 
-/// The maximum value of [`PauseProgress::running`].
+/// The maximum value of [`PauseProgress::running`], and of runs that are left.
 pub(crate) const RUNNING_MAX: usize = 1_000;
 
 /// The longest limit of a pause.

@@ -160,6 +160,8 @@ async fn carried_out(
     match change {
         Change::Pause => {
             let pause = web.scoop.pause(target).reason(&*entered.reason).source(&*entered.name);
+            let new_runs_only = form.last("new_runs_only").is_some();
+            let pause = if new_runs_only { pause.new_runs_only() } else { pause };
             match form.last("limit") {
                 None => pause.await?,
                 Some(limit) => {

@@ -181,7 +181,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     }
     let pauses_left_out = pauses.len().saturating_sub(PAUSES_SHOWN);
     let pauses = pauses.iter().take(PAUSES_SHOWN).map(|pause| PauseRow {
-        target: line(&pause.target.to_string()),
+        target: target_of(pause),
         reason: pause.reason.as_deref().map(line).unwrap_or_default(),
         source: line(&pause.source),
         since: Moment { at: pause.since, now },
@@ -212,9 +212,15 @@ fn service(it: &TopologyService) -> Service {
     Service { name: line(&it.name), builds: it.builds.iter().map(build).collect() }
 }
 
+/// What is paused, as it is shown.
+fn target_of(pause: &Pause) -> String {
+    let target = line(&pause.target.to_string());
+    if pause.new_runs_only { format!("{target}: new runs only") } else { target }
+}
+
 fn ended_row(it: &EndedPause, now: SystemTime) -> EndedRow {
     EndedRow {
-        target: line(&it.pause.target.to_string()),
+        target: target_of(&it.pause),
         source: line(&it.pause.source),
         since: Moment { at: it.pause.since, now },
         ended: Moment { at: it.ended_at, now },

@@ -31,8 +31,13 @@ async fn saga_is_paused_and_resumed() {
 async fn everything_is_paused_and_resumed() {
     let shop = Shop::open().await;
     let page = shop.get("/pause?everything=1").await;
-    let fields = [("form", page.form()), ("name", "Ada"), ("reason", "maintenance"), ("limit", "1h")];
+    let mut fields = vec![("form", page.form()), ("name", "Ada"), ("reason", "maintenance"), ("limit", "1h")];
+    fields.push(("new_runs_only", "1"));
     assert_eq!(shop.post("/pause?everything=1", &fields).await.location(), "/topology");
+    shop.get("/topology").await.has("everything: new runs only");
+    fields.pop();
+    assert_eq!(shop.post("/pause?everything=1", &fields).await.location(), "/topology");
+    shop.get("/topology").await.lacks("new runs only");
     let pauses = shop.scoop.pauses().await.unwrap();
     assert_eq!((pauses.len(), &pauses[0].target), (1, &scoop::PauseTarget::Everything));
     assert!(pauses[0].until.is_some());

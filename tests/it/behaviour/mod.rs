@@ -90,6 +90,7 @@ mod other_schema;
 mod panics;
 mod parent_resume;
 mod paused;
+mod paused_new_runs;
 mod paused_rows;
 mod pinned;
 mod priorities;

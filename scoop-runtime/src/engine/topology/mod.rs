@@ -10,8 +10,8 @@
 //! its subscription after the newer program has ended.
 //!
 //! What is paused is read with the living workers, under the same number: the queues of paused handlers are left out of
-//! the claims, and a worker that follows a pause acknowledges it ([`refresh`]). So are the sagas with limits: their queues are
-//! left to claims of their own ([`super::limits`]).
+//! the claims, or claims pass over their new runs ([`Lanes::begun_only`]), and a worker that follows a pause acknowledges it
+//! ([`refresh`]). So are the sagas with limits: their queues are left to claims of their own ([`super::limits`]).
 //!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
 //! which replies it reads is known only when it does. A type of replies becomes part of the definition when this
@@ -34,8 +34,8 @@ use crate::bug::{Bug, is_injected};
 use crate::saga::private::Pin;
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{
-    Lanes, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, PublishedDefinition, PublishedStep,
-    Registered, Store, Topology,
+    Lanes, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, PauseTarget, PublishedDefinition,
+    PublishedStep, Registered, Store, Topology,
 };
 use crate::util::sync::{Mutex, lock};
 
@@ -82,8 +82,9 @@ struct View {
     contested: Vec<String>,
     /// The definitions that other workers have of pinned sagas of this program, with topics and names.
     pinned: BTreeSet<(String, String, i32)>,
-    /// The topics and names of the sagas of this program that are paused.
+    /// The topics and names of the sagas of this program that are paused, and of those of which new runs are: also the former.
     paused: Vec<(String, String)>,
+    new_paused: Vec<(String, String)>,
 }
 
 /// The queues of a worker: those of sagas without a limit, and those of each saga with one.
@@ -189,9 +190,15 @@ impl TopologyCache {
         view.paused.iter().any(|(on, name)| on == topic && name == saga)
     }
 
-    /// Whether any saga of this program is paused.
+    /// Whether new runs of a saga of this program are paused, for messages on this topic.
+    pub(super) fn is_paused_for_new(&self, topic: &str, saga: &str) -> bool {
+        let view = self.view();
+        view.new_paused.iter().any(|(on, name)| on == topic && name == saga)
+    }
+
+    /// Whether new runs of any saga of this program are paused.
     pub(super) fn is_any_paused(&self) -> bool {
-        !self.view().paused.is_empty()
+        !self.view().new_paused.is_empty()
     }
 
     /// Whether a living worker has this definition of a pinned saga, for messages on this topic.
@@ -212,11 +219,18 @@ impl TopologyCache {
         let Topology { living, paused, limited, limited_topics } = topology;
         let mine = self.known();
         let (topics, names) = mine.sagas.pairs();
-        let is_paused = |topic: &str, saga: &str| paused.iter().any(|paused| paused.covers(topic, saga));
-        let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_paused(topic, saga));
-        let pairs = pairs.map(|(topic, saga)| (topic.clone(), saga.clone()));
+        let is_paused = |topic: &str, saga: &str| {
+            paused.iter().any(|(paused, new_runs_only)| !new_runs_only && paused.covers(topic, saga))
+        };
+        let is_new_paused =
+            |topic: &str, saga: &str| paused.iter().any(|(paused, _)| paused.covers(topic, saga));
+        let pairs = |is_listed: &dyn Fn(&str, &str) -> bool| {
+            let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_listed(topic, saga));
+            pairs.map(|(topic, saga)| (topic.clone(), saga.clone())).collect()
+        };
         let limited_topics = Arc::new(limited_topics.clone());
-        let mut view = View { paused: pairs.collect(), limited_topics, ..View::default() };
+        let (paused_pairs, new_paused) = (pairs(&is_paused), pairs(&is_new_paused));
+        let mut view = View { paused: paused_pairs, new_paused, limited_topics, ..View::default() };
         let limits = limited.iter().flat_map(|it| it.handlers.iter().map(move |name| (&**name, it)));
         let limits: HashMap<&str, &LimitedSaga> = limits.collect();
         let limit_of = |saga: &str| limits.get(saga).copied();
@@ -251,9 +265,13 @@ impl TopologyCache {
             let (current, is_contested) = newest.map_or((*number, false), |newest| (newest.2, newest.3));
             let limit = limit_of(&definition.saga).map(|limit| &*limit.saga);
             let is_claimed = !is_paused(topic, &definition.saga) || is_injected(Bug::ClaimPaused);
+            let covers = |(paused, new_runs_only): &(PauseTarget, bool)| {
+                *new_runs_only && paused.covers(topic, &definition.saga)
+            };
+            let begun_only = paused.iter().any(covers) && !is_injected(Bug::BeginDuringPause);
             if current == *number {
                 if is_claimed {
-                    lanes.of(limit).push(topic, definition, *number, 0);
+                    lanes.of(limit).push(topic, definition, *number, 0, begun_only);
                 }
             } else {
                 view.superseded.push((topic.clone(), definition.saga.to_string()));
@@ -261,7 +279,7 @@ impl TopologyCache {
             if is_contested {
                 view.contested.push(definition.saga.to_string());
                 if is_claimed {
-                    lanes.of(limit).push(topic, definition, *number, *number);
+                    lanes.of(limit).push(topic, definition, *number, *number, begun_only);
                 }
             }
         }

@@ -65,11 +65,11 @@ async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
         engine.store.enlist(registered, &changed).await?;
         topology = read().await?;
     }
-    let paused = engine.topology.view().paused.clone();
+    let paused = engine.topology.view().new_paused.clone();
     engine.topology.derive_view(engine.worker, &topology);
     engine.wakeups.has_limits.store(engine.topology.is_any_limited(), Ordering::Relaxed);
     engine.wakeups.wake_limited();
-    if paused != engine.topology.view().paused {
+    if paused != engine.topology.view().new_paused {
         engine.wakeups.schedules.notify_one();
     }
     if !engine.topology.view().contested.is_empty() {

@@ -27,8 +27,9 @@ impl DueStorage for MemoryStore {
         self.run("due", |state| {
             let reached = Priority::ALL.map(|level| (level, progress.of(lanes, level)));
             let ready = lanes_of(lanes).enumerate().filter_map(|(at, lane)| {
-                let first =
-                    |(level, reached): &(_, Vec<_>)| state.ready_since(&lane, *level, reached[at]).next();
+                let first = |(level, reached): &(_, Vec<_>)| {
+                    state.ready_since((&lane, lanes.begun_only[at]), *level, reached[at]).next()
+                };
                 reached.iter().filter_map(first).map(|(at, ..)| *at).min()
             });
             let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
@@ -78,7 +79,7 @@ impl DueStorage for MemoryStore {
                 row.is_unclaimed()
                     && !row.rollback_requested
                     && row.is_overdue(now)
-                    && state.pauses_of(&row.topic, &row.handler).is_empty()
+                    && state.pauses_of(row).is_empty()
             };
             let overdue = state.abandoned().filter(is_overdue).filter_map(|row| {
                 let mut definitions = state.definitions.iter().rev();

@@ -245,7 +245,7 @@ impl State {
             queue: (ahead_of_it, due.len().min(COUNT_MAX)),
             priority: row.priority(),
             workers: self.workers_for(row),
-            pauses: self.pauses_of(&row.topic, &row.handler),
+            pauses: self.pauses_of(row),
             limit: self.limit_facts(row),
             children,
             strategies: row.wait.as_ref().map_or(&[][..], Wait::messages).to_vec(),
@@ -327,9 +327,7 @@ impl State {
             (RowState::Stuck, _) => Some(WaitKind::Program),
             (RowState::Ready, RunPhase::AwaitingSignal) => Some(WaitKind::Signal),
             (RowState::Ready, _) if row.due_at() > self.now() => Some(WaitKind::Time),
-            (RowState::Ready, _) if !self.pauses_of(&row.topic, &row.handler).is_empty() => {
-                Some(WaitKind::Pause)
-            }
+            (RowState::Ready, _) if !self.pauses_of(row).is_empty() => Some(WaitKind::Pause),
             (RowState::Ready, _) if self.is_abandoned(&row.lane()) => Some(WaitKind::Program),
             (RowState::Ready, _) if row.ready_at > self.now() || self.is_limit_reached(&row.handler) => {
                 Some(WaitKind::Limit)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::RowState;
+use super::row::{RowState, WorkingRow};
 use super::state::{PauseRow, State};
 use crate::store::{
     EndedPause, NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget,
@@ -18,11 +18,11 @@ const ENDED_MAX: usize = 1_000;
 impl PauseStorage for MemoryStore {
     async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
         self.run("pause", |state| {
-            let NewPause { target, reason, source, limit } = asked.clone();
+            let NewPause { target, reason, source, limit, new_runs_only } = asked.clone();
             let now = state.now();
             let since = state.pauses.get(&target).map_or(now, |pause| pause.since);
             let until = limit.map(|limit| now + limit.min(PAUSE_MAX));
-            let row = PauseRow { reason, source, since, until };
+            let row = PauseRow { reason, source, since, until, new_runs_only };
             let pause = row.of(&target);
             state.pauses.insert(target, row);
             state.on_pauses_changed();
@@ -109,6 +109,19 @@ impl PauseStorage for MemoryStore {
         .await
     }
 
+    async fn runs_left(&self, target: &PauseTarget) -> sqlx::Result<usize> {
+        self.run("runs_left", |state| {
+            let names = state.names_covered(target);
+            let is_covered =
+                |row: &&WorkingRow| names.iter().any(|name| name.covers(&row.topic, &row.handler));
+            let rows = state.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
+            let left = rows.filter(is_covered);
+            let left = left.filter(|row| row.state != RowState::Ended && !state.is_new(row));
+            Ok(left.take(PAUSE_RUNNING_MAX).count())
+        })
+        .await
+    }
+
     async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
         self.run("acknowledge", |state| {
             if let Some(worker) = state.workers.get_mut(&worker).filter(|worker| worker.topology == topology)
@@ -129,6 +142,7 @@ impl PauseRow {
             source: self.source.clone(),
             since: system_time(self.since),
             until: self.until.map(system_time),
+            new_runs_only: self.new_runs_only,
         }
     }
 }
@@ -147,9 +161,29 @@ impl State {
         self.ended_pauses.push(EndedPause { pause, ended_at: system_time(self.now()), ended_by, end_reason });
     }
 
-    /// What is paused: handlers under all their names.
-    pub(super) fn paused(&self) -> impl Iterator<Item = PauseTarget> {
-        self.pauses.keys().flat_map(|target| self.names_covered(target))
+    /// What is paused: handlers under all their names, and whether for new runs only.
+    pub(super) fn paused(&self) -> impl Iterator<Item = (PauseTarget, bool)> {
+        let names = |(target, row): (&PauseTarget, &PauseRow)| {
+            let new_runs_only = row.new_runs_only;
+            self.names_covered(target).into_iter().map(move |name| (name, new_runs_only))
+        };
+        self.pauses.iter().flat_map(names)
+    }
+
+    /// Whether a pause for new runs only covers a run.
+    pub(super) fn is_paused_for_new(&self, row: &WorkingRow) -> bool {
+        self.paused().any(|(name, new_runs_only)| new_runs_only && name.covers(&row.topic, &row.handler))
+    }
+
+    /// Whether a run waits under a pause for new runs only; see `scoop.is_new`.
+    pub(super) fn is_new(&self, row: &WorkingRow) -> bool {
+        let is_covered = |above: &WorkingRow| {
+            above.id() != row.id() && above.state != RowState::Ended && self.is_paused_for_new(above)
+        };
+        row.began_at.is_none()
+            && !row.rollback_requested
+            && !row.giving_up
+            && !row.lineage.ids().iter().any(|id| self.row((row.root(), *id)).is_some_and(is_covered))
     }
 
     /// The target, and the other names of its saga.
@@ -166,11 +200,14 @@ impl State {
         covered
     }
 
-    /// The pauses that cover the runs of a handler on a topic, longest first.
-    pub(super) fn pauses_of(&self, topic: &str, handler: &str) -> Vec<Pause> {
-        let covers =
-            |target: &PauseTarget| self.names_covered(target).iter().any(|name| name.covers(topic, handler));
-        let covering = self.pauses.iter().filter(|(target, _)| covers(target));
+    /// The pauses that cover a run, longest first. Those for new runs only are among them for a new run.
+    pub(super) fn pauses_of(&self, row: &WorkingRow) -> Vec<Pause> {
+        let is_new = self.is_new(row);
+        let covers = |target: &PauseTarget| {
+            self.names_covered(target).iter().any(|name| name.covers(&row.topic, &row.handler))
+        };
+        let counts = |row: &PauseRow| is_new || !row.new_runs_only;
+        let covering = self.pauses.iter().filter(|(target, row)| counts(row) && covers(target));
         let mut pauses: Vec<_> = covering.map(|(target, row)| row.of(target)).collect();
         pauses.sort_by_key(|pause| pause.since);
         pauses

@@ -98,9 +98,13 @@ impl RequestStorage for MemoryStore {
                 state.requests.insert(asked.id);
             }
             for id in &marked {
+                // Claims may have passed over a run that was new.
+                let is_passed_over = state
+                    .row((root, *id))
+                    .is_some_and(|row| row.began_at.is_none() && state.is_paused_for_new(row));
                 state.change((root, *id), |row| {
                     row.giving_up = true;
-                    row.ready_at = row.ready_at.min(now);
+                    row.ready_at = if is_passed_over { now } else { row.ready_at.min(now) };
                 });
             }
             state.delete_pending(&target.lineage);

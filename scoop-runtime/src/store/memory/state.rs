@@ -592,6 +592,7 @@ pub(super) struct Worker {
 /// A row of `pause`.
 #[derive(Clone, Debug)]
 pub(super) struct PauseRow {
+    pub(super) new_runs_only: bool,
     pub(super) reason: Option<String>,
     pub(super) source: String,
     pub(super) since: OffsetDateTime,

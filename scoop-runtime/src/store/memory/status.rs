@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::{RunOutcome, WorkingRow};
-use super::state::{Hierarchy, RecordedRow, State};
+use super::state::{Hierarchy, RecordedRow, RowKey, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
 use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Standing, Stands, TreeRows};
 use crate::util::format::system_time;
@@ -74,7 +74,9 @@ impl StatusStorage for MemoryStore {
             let is_alive =
                 |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
             rows.iter_mut().for_each(|row| row.check_alive(is_alive));
-            rows.iter_mut().for_each(|row| row.add_pauses(|topic, handler| state.pauses_of(topic, handler)));
+            rows.iter_mut().for_each(|row| {
+                row.add_pauses(|run| state.row(run).map_or_else(Vec::new, |row| state.pauses_of(row)))
+            });
             let unhandled = launched.into_iter().filter(|event| state.is_unhandled(hierarchy, event));
             let read_max = extent.unhandled().map_or(usize::MAX, |max| max.saturating_add(1));
             let mut unhandled: Vec<_> = unhandled.take(read_max).collect();
@@ -383,8 +385,8 @@ impl RunRow {
         }
     }
 
-    /// Adds the pauses to a ready run. `pauses_of` takes a topic and a handler.
-    fn add_pauses(&mut self, pauses_of: impl Fn(&str, &str) -> Vec<Pause>) {
+    /// Adds the pauses to a ready run.
+    fn add_pauses(&mut self, pauses_of: impl Fn(RowKey) -> Vec<Pause>) {
         if let Self::Run(run) = self
             && matches!(
                 run.state,
@@ -395,7 +397,7 @@ impl RunRow {
                     | RunState::Retrying { .. }
             )
         {
-            run.pauses = pauses_of(&run.topic, &run.handler);
+            run.pauses = pauses_of((run.lineage.root_id(), run.lineage.id()));
         }
     }
 }

@@ -50,7 +50,8 @@ impl ClaimStorage for PostgresStore {
             .bind(progress.of(lanes, Priority::High))
             .bind(progress.of(lanes, Priority::Low))
             .bind(open)
-            .bind(since);
+            .bind(since)
+            .bind(&lanes.begun_only);
         let rows: Vec<PgRow> = rows.all(&self.sessions).await?;
         let look = rows.first().map(look).transpose()?.ok_or(sqlx::Error::RowNotFound)?;
         let mut ready = HashSet::new();
@@ -151,6 +152,7 @@ impl PostgresStore {
             .bind(progress.of(lanes, Priority::Low))
             .bind(open)
             .bind(since)
+            .bind(&lanes.begun_only)
     }
 
     /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is
@@ -193,6 +195,7 @@ impl PostgresStore {
             .bind(&lanes.handlers)
             .bind(&lanes.reserved_for)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(&lanes.begun_only)
             .all(&self.sessions)
             .await
     }

@@ -100,7 +100,10 @@ impl DefinitionStorage for PostgresStore {
         for row in &rows {
             match row.try_get("kind")? {
                 "worker" => living.push(LivingWorker::from_row(row)?),
-                "pause" => paused.extend(PauseTarget::stored(row.try_get("of_name")?, row.try_get("name")?)),
+                "pause" => {
+                    let target = PauseTarget::stored(row.try_get("of_name")?, row.try_get("name")?);
+                    paused.extend(target.zip(Some(row.try_get("new_runs_only")?)));
+                }
                 "limit" => {
                     let (saga, key_from): (String, _) = (row.try_get("name")?, row.try_get("key_from")?);
                     let limit = limited.entry(saga);

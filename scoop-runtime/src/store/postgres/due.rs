@@ -30,7 +30,7 @@ impl DueStorage for PostgresStore {
         let due = due.bind(worker).bind(&lanes.reserved_for).bind(suspects == SuspectClaim::Allowed);
         let due = due.bind(progress.of(lanes, Priority::Normal)).bind(progress.of(lanes, Priority::High));
         let (open, since) = progress.open();
-        let due = due.bind(progress.of(lanes, Priority::Low)).bind(open).bind(since);
+        let due = due.bind(progress.of(lanes, Priority::Low)).bind(open).bind(since).bind(&lanes.begun_only);
         let row = due.one(&self.sessions).await?;
         Ok(Due {
             seconds: row.try_get("seconds")?,

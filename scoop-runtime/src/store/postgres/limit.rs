@@ -457,7 +457,7 @@ impl PostgresStore {
         }
         let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
         let unpark = unpark.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
-        let unpark = unpark.bind(&keys).bind(&places).bind(since);
+        let unpark = unpark.bind(&keys).bind(&places).bind(since).bind(&lanes.begun_only);
         let rows: Vec<(String, i64, OffsetDateTime, OffsetDateTime)> = unpark.all_on(tx).await?;
         let mut runs = BTreeMap::new();
         for (key, count, since, last) in rows {
@@ -598,6 +598,7 @@ impl PostgresStore {
             .bind(request.cursors.of(lanes, Priority::Low))
             .bind(open)
             .bind(since)
+            .bind(&lanes.begun_only)
             .all_on(tx)
             .await?;
         let mut candidates =

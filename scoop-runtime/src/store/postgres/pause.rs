@@ -19,7 +19,7 @@ use crate::util::patience::note;
 
 impl PauseStorage for PostgresStore {
     async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
-        let NewPause { target, reason, source, limit } = asked;
+        let NewPause { target, reason, source, limit, new_runs_only } = asked;
         let mut tx = self.begin_topology_change().await?;
         let row = sqlx::query(self.sql.pause_set.clone())
             .bind(target.kind())
@@ -27,6 +27,7 @@ impl PauseStorage for PostgresStore {
             .bind(reason)
             .bind(source)
             .bind(limit.map(|limit| limit.min(PAUSE_MAX).as_secs_f64()))
+            .bind(new_runs_only)
             .one_on(&mut tx)
             .await?;
         self.commit_topology_change(tx).await?;
@@ -99,6 +100,17 @@ impl PauseStorage for PostgresStore {
         })
     }
 
+    async fn runs_left(&self, target: &PauseTarget) -> sqlx::Result<usize> {
+        let row = sqlx::query(self.sql.run_count_left.clone())
+            .bind(target.kind())
+            .bind(target.name())
+            .bind(i64::try_from(PAUSE_RUNNING_MAX).unwrap_or(i64::MAX))
+            .one(&self.sessions)
+            .await?;
+        let left: i64 = row.try_get("count")?;
+        Ok(usize::try_from(left).unwrap_or(0))
+    }
+
     async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
         let acknowledge = sqlx::query(self.sql.worker_acknowledge.clone()).bind(worker).bind(topology);
         acknowledge.done(&self.sessions).await?;
@@ -135,6 +147,7 @@ impl Pause {
             source: row.try_get("source")?,
             since: system_time(time(row, "since")?),
             until: time_if_any(row, "until")?.map(system_time),
+            new_runs_only: row.try_get("new_runs_only")?,
         })
     }
 }
@@ -149,6 +162,7 @@ struct PauseRow {
     /// Since 1970, in microseconds.
     since: i64,
     until: Option<i64>,
+    new_runs_only: bool,
 }
 
 /// The pauses in a column with the result of `scoop.pauses_of`.
@@ -156,9 +170,9 @@ pub(super) fn pauses(row: &PgRow, column: &str) -> sqlx::Result<Vec<Pause>> {
     let rows: Option<Json<Vec<PauseRow>>> = row.try_get(column)?;
     let at = |micros| system_time(OffsetDateTime::UNIX_EPOCH + ::time::Duration::microseconds(micros));
     let read = |row: PauseRow| {
-        let PauseRow { kind, name, reason, source, since, until } = row;
+        let PauseRow { kind, name, reason, source, since, until, new_runs_only } = row;
         let target = PauseTarget::stored(&kind, name)?;
-        Some(Pause { target, reason, source, since: at(since), until: until.map(at) })
+        Some(Pause { target, reason, source, since: at(since), until: until.map(at), new_runs_only })
     };
     Ok(rows.into_iter().flat_map(|Json(rows)| rows).filter_map(read).collect())
 }

@@ -242,6 +242,7 @@ statements! {
     run_claim,
     run_contents,
     run_count_finished,
+    run_count_left,
     run_count_parts,
     run_count_repetitions,
     run_count_unfinished,

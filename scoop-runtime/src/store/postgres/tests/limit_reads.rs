@@ -114,8 +114,8 @@ async fn claim_under_a_limit_by_key_reads_no_more_parked_runs_than_it_returns() 
         (
             "limit_candidates",
             (
-                "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]",
-                "'{a}', '{saga}', '{0}', 10, NULL, 1000000, '{NULL}', '{NULL}', '{NULL}', '{}', '{}'",
+                "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[], boolean[]",
+                "'{a}', '{saga}', '{0}', 10, NULL, 1000000, '{NULL}', '{NULL}', '{NULL}', '{}', '{}', '{false}'",
             ),
         ),
         (
@@ -128,8 +128,8 @@ async fn claim_under_a_limit_by_key_reads_no_more_parked_runs_than_it_returns() 
         (
             "limit_unpark",
             (
-                "text[], text[], int[], text[], bigint[], timestamptz[]",
-                "'{a}', '{saga}', '{0}', '{k1}', '{1}', '{NULL}'",
+                "text[], text[], int[], text[], bigint[], timestamptz[], boolean[]",
+                "'{a}', '{saga}', '{0}', '{k1}', '{1}', '{NULL}', '{false}'",
             ),
         ),
         ("limit_unpark_orphaned", ("bigint", "1")),

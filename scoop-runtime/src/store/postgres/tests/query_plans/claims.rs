@@ -41,7 +41,7 @@ async fn claim_skips_the_index_entries_of_claimed_runs() {
     let claim = |reached: &str| {
         format!(
             "'{}', '', '{{many}}', '{{many}}', 100, '{{}}', '{{}}', {reached}, '{{0}}', 0, NULL, \
-             {reached}, {reached}, '{{}}', '{{}}'",
+             {reached}, {reached}, '{{}}', '{{}}', '{{false}}'",
             Uuid::nil()
         )
     };
@@ -78,7 +78,7 @@ async fn claim_reads_one_level_of_each_queue_unless_a_due_run_has_a_priority() {
     let looks = async |reached_high: &str| {
         let values = format!(
             "'{}', '', '{{t,t,t}}', '{{a,b,c}}', 100, '{{}}', '{{}}', '{{NULL,NULL,NULL}}', '{{0,0,0}}', 0, NULL, \
-             {reached_high}, {reached_high}, '{{}}', '{{}}'",
+             {reached_high}, {reached_high}, '{{}}', '{{}}', '{{false,false,false}}'",
             Uuid::nil()
         );
         let plan = carried_out(&pool, "run_claim", &values).await;
@@ -106,7 +106,7 @@ async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
     let looks = |known: &str| {
         format!(
             "'{{many,many,many}}', '{{a,many,z}}', '{{0,0,0}}', {known}, '{{NULL,NULL,NULL}}', '{{NULL,NULL,NULL}}', \
-             '{{}}', '{{}}'"
+             '{{}}', '{{}}', '{{false,false,false}}'"
         )
     };
     let known = looks("ARRAY[NULL, now() - interval '9 minutes', NULL]");
@@ -124,7 +124,7 @@ async fn lookup_of_many_ready_queues_skips_the_index_entries_of_claimed_runs() {
     let known = repeated(&|n| if n == 7 { position.to_owned() } else { "NULL".to_owned() });
     let looks = |normal: &str| {
         format!(
-            "'{{{names}}}', '{{{names}}}', '{{{lanes}}}', {normal}, '{{{unknown}}}', '{{{unknown}}}', '{{}}', '{{}}'"
+            "'{{{names}}}', '{{{names}}}', '{{{lanes}}}', {normal}, '{{{unknown}}}', '{{{unknown}}}', '{{}}', '{{}}', array_fill(false, ARRAY[100])"
         )
     };
     let (known, unknown) = (looks(&format!("ARRAY[{known}]")), looks(&format!("'{{{unknown}}}'")));
@@ -155,10 +155,12 @@ async fn lookups_of_ready_queues_read_as_little_among_many_queues_of_others() {
         // Few queues, and more than are looked up one by one.
         for own in [2, 100] {
             let (names, lanes, unknown) = own_queues(own, "NULL");
-            let ready = format!("{names}, {names}, {lanes}, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}'");
+            let ready = format!(
+                "{names}, {names}, {lanes}, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}', array_fill(false, ARRAY[{own}])"
+            );
             blocks.push(blocks_of(&pool, "handler_list_ready", &ready).await);
             let due = format!(
-                "{names}, {names}, '{}', {lanes}, true, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}'",
+                "{names}, {names}, '{}', {lanes}, true, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}', array_fill(false, ARRAY[{own}])",
                 Uuid::nil()
             );
             blocks.push(blocks_of(&pool, "run_next_due", &due).await);
@@ -209,20 +211,20 @@ async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs()
             positions.push(format!("ARRAY['{reached}'::timestamptz]"));
         }
         let [high, normal, low] = &positions[..] else { unreachable!() };
-        let known = format!("{normal}, {high}, {low}, '{{}}', '{{}}'");
+        let known = format!("{normal}, {high}, {low}, '{{}}', '{{}}', '{{false}}'");
         let queue = "'{a}', '{saga}'";
         let values = [
             (
                 "run_claim",
                 format!(
-                    "'{worker}', '', {queue}, 100, '{{}}', '{{}}', {normal}, '{{0}}', 0, NULL, {high}, {low}, '{{}}', '{{}}'"
+                    "'{worker}', '', {queue}, 100, '{{}}', '{{}}', {normal}, '{{0}}', 0, NULL, {high}, {low}, '{{}}', '{{}}', '{{false}}'"
                 ),
             ),
             ("handler_list_ready", format!("{queue}, '{{0}}', {known}")),
             ("run_next_due", format!("{queue}, '{worker}', '{{0}}', true, {known}")),
             ("limit_candidates", format!("{queue}, '{{0}}', 100, NULL, 1000, {known}")),
             ("limit_follow", format!("'saga', {last}, '{{}}', '{{}}', '{{}}', true")),
-            ("limit_unpark", format!("{queue}, '{{0}}', '{{k}}', '{{4}}', {normal}")),
+            ("limit_unpark", format!("{queue}, '{{0}}', '{{k}}', '{{4}}', {normal}, '{{false}}'")),
         ];
         for (statement, values) in &values {
             blocks.push((*statement, blocks_of(&pool, statement, values).await));

@@ -256,9 +256,9 @@ async fn failed_run_is_found_and_counted_among_many_that_wait() {
 /// Sleeping runs of one saga, and three with greater ids that are due.
 const SLEEPING_RUNS: &str = "
     INSERT INTO scoop.run
-        (root, id, lineage, message_id, topic, handler, step, ready_at, epoch, suspensions, last_event_at)
+        (root, id, lineage, message_id, topic, handler, step, ready_at, epoch, suspensions, last_event_at, began_at)
     SELECT root, root, ARRAY[root], gen_random_uuid(), 'order', 'ship', 'pack',
-           now() + CASE WHEN n > 30000 THEN interval '-1 min' ELSE n * interval '1 min' END, 1, 1, now()
+           now() + CASE WHEN n > 30000 THEN interval '-1 min' ELSE n * interval '1 min' END, 1, 1, now(), now()
     FROM (SELECT n, md5('root' || n)::uuid AS root FROM generate_series(1, 30003) n) runs";
 
 #[tokio::test]
@@ -272,6 +272,7 @@ async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
     execute("VACUUM ANALYZE scoop.run").await;
     for (statement, values) in [
         ("run_count_unfinished", "100, NULL"),
+        ("run_count_left", "'handler', 'ship', 100"),
         ("run_positions", "'{ship}', 100"),
         ("run_page_stuck", "NULL, NULL, 50"),
     ] {

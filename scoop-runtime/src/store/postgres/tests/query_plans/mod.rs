@@ -31,7 +31,8 @@ use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 103] = [
+const HOT: [&str; 104] = [
+    "run_count_left",
     "run_retry_stuck",
     "run_claim",
     "limit_lock",
@@ -139,7 +140,8 @@ const HOT: [&str; 103] = [
 
 /// Statements that go through the index of ready runs or of a list from one handler to the next, or through that of
 /// deadlines from the earliest on, and stop.
-const WALKS: [&str; 13] = [
+const WALKS: [&str; 14] = [
+    "run_count_left",
     "limit_unpark_orphaned",
     "run_next_due",
     "handler_list_ready",
@@ -193,8 +195,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
     let (types, values) = match statement {
         "run_claim" => (
             "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[], timestamptz[], \
-             timestamptz[], text[], timestamptz[]",
-            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL, '{}', '{}', '{}', '{}'",
+             timestamptz[], text[], timestamptz[], boolean[]",
+            "gen_random_uuid(), '', '{}', '{}', 1, '{}', '{}', '{}', '{}', 0, NULL, '{}', '{}', '{}', '{}', '{}'",
         ),
         "settle_general" => ("jsonb, text, text", "'[]', '', NULL"),
         "run_wake" => (
@@ -202,13 +204,14 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "'[]', gen_random_uuid(), '{}', '{}', 1, '{}', '', '{}', '{}', '{}', 0",
         ),
         "run_next_due" => {
-            let types = "text[], text[], uuid, int[], boolean, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]";
-            (types, "'{}', '{}', gen_random_uuid(), '{}', true, '{}', '{}', '{}', '{}', '{}'")
+            let types = "text[], text[], uuid, int[], boolean, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[], boolean[]";
+            (types, "'{}', '{}', gen_random_uuid(), '{}', true, '{}', '{}', '{}', '{}', '{}', '{}'")
         }
         "handler_list_ready" => (
-            "text[], text[], int[], timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]",
-            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+            "text[], text[], int[], timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[], boolean[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}'",
         ),
+        "run_count_left" => ("text, text, bigint", "'handler', 'many', 1000"),
         "handler_list_abandoned" => ("bigint", "100"),
         "relaunch_list" => ("uuid", "gen_random_uuid()"),
         "run_retry_stuck" => ("text[], int", "'{}', 12"),
@@ -300,8 +303,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         }
         "limit_forget" => ("text, bigint, bigint", "'', 1, 2"),
         "limit_candidates" => {
-            let types = "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[]";
-            (types, "'{}', '{}', '{}', 1, NULL, 1000000, '{}', '{}', '{}', '{}', '{}'")
+            let types = "text[], text[], int[], bigint, uuid[], bigint, timestamptz[], timestamptz[], timestamptz[], text[], timestamptz[], boolean[]";
+            (types, "'{}', '{}', '{}', 1, NULL, 1000000, '{}', '{}', '{}', '{}', '{}', '{}'")
         }
         "limit_claim" => (
             "uuid, text, uuid[], uuid[], bigint, text[], uuid[]",
@@ -311,9 +314,10 @@ fn prepared(statement: &str) -> (String, &'static str) {
             ("text[], text[], int[], text, bigint, text, bigint", "'{}', '{}', '{}', '', 1001, '', 0")
         }
         "limit_park" => ("uuid[], uuid[], text[]", "'{}', '{}', '{}'"),
-        "limit_unpark" => {
-            ("text[], text[], int[], text[], bigint[], timestamptz[]", "'{}', '{}', '{}', '{}', '{}', '{}'")
-        }
+        "limit_unpark" => (
+            "text[], text[], int[], text[], bigint[], timestamptz[], boolean[]",
+            "'{}', '{}', '{}', '{}', '{}', '{}', '{}'",
+        ),
         "limit_unpark_orphaned" => ("bigint", "1000"),
         "rate_read" => ("text, text[]", "'', '{}'"),
         "rate_write" => {
