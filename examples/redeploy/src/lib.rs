@@ -80,7 +80,8 @@ pub async fn connect(url: &str, schema: &str) -> Result<PgPool> {
 /// Runs the sagas of the build until its standard input ends.
 pub async fn serve() -> Result<()> {
     let (url, schema) = (variable("DATABASE_URL")?, variable(SCHEMA)?);
-    let scoop = Scoop::builder().postgres(connect(&url, &schema).await?).schema(schema).start().await?;
+    let scoop = Scoop::builder().postgres(connect(&url, &schema).await?).schema(schema).service("shop");
+    let scoop = scoop.start().await?;
     let mut stdout = tokio::io::stdout();
     stdout.write_all(b"ready\n").await?;
     stdout.flush().await?;
