@@ -19,7 +19,7 @@ const PAUSED_FOR: Duration = Duration::from_secs(120);
 pub(crate) enum Version {
     Before,
     After,
-    /// It does not start.
+    /// It is configured wrongly, and does not start.
     Broken,
 }
 
@@ -151,7 +151,7 @@ impl Fleet {
         let build = match version {
             Version::Before => Build::before("before", url, schema).await?,
             Version::After => Build::after(url, schema).await?,
-            Version::Broken => Build::after(url, "no_tables").await?,
+            Version::Broken => Build::after("no address", schema).await?,
         };
         *running = Some((version, build));
         Ok(())
