@@ -31,13 +31,20 @@ fn check_begun(hierarchy: &Hierarchy<'_>, findings: &mut Findings) {
     for run in &hierarchy.runs {
         let is_violated = |pause: &&LoggedPause| covers(pause, run) && is_drained(log, pause, &run.seen);
         let has_step = run.after(run.seen).is_some_and(|next| !next.gave_up());
-        let passes = std::iter::successors(hierarchy.above(run), |above| hierarchy.above(above))
-            .any(|above| log.pauses.iter().any(|pause| covers(pause, above)));
+        let passes =
+            std::iter::successors(hierarchy.above(run), |above| hierarchy.above(above)).any(|above| {
+                log.pauses.iter().any(|pause| covers(pause, above) && !is_over(log, pause, &run.seen))
+            });
         if has_step && !passes && log.pauses.iter().any(|pause| is_violated(&pause)) {
             let what = format!("{} although new runs of its handler were paused", run.seen.describe());
             hierarchy.find(findings, Invariant::Paused, what);
         }
     }
+}
+
+/// Whether it was recorded when no process followed the pause any more.
+fn is_over(log: &Log, pause: &LoggedPause, row: &Row<'_>) -> bool {
+    pause.ended_at.is_some_and(|end| row.event.at > end.saturating_add(log.tolerance))
 }
 
 /// Whether it was recorded while the pause was drained.

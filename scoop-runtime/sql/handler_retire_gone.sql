@@ -1,6 +1,7 @@
 -- Retires the handlers of these services that no living process has any more. A living process of the service has to be of another
 -- build than the one that had the handler last, and has to have started after that one first did: so neither the end of all processes
--- nor that of a newer build retires anything. Runs of messages launched before remain.
+-- nor that of a newer build retires anything. Runs of messages launched before remain. A retired row with a service and without a build is of
+-- such a retirement.
 -- Locks: the rows of handler that it retires; the advisory locks of the dead, for the moment.
 -- $1 services, $2 a worker that lives, since it asks
 WITH living AS MATERIALIZED (
@@ -9,7 +10,7 @@ WITH living AS MATERIALIZED (
     WHERE CASE WHEN w.id = $2 THEN true ELSE NOT scoop.is_gone(w.lock_key, w.backend, w.backend_since, w.role) END
 )
 UPDATE scoop.handler h
-SET retired_at = clock_timestamp()
+SET retired_at = clock_timestamp(), build = NULL, build_since = NULL
 WHERE h.retired_at IS NULL AND h.service = ANY ($1)
   AND EXISTS (
       SELECT FROM living l WHERE l.service = h.service AND l.build <> h.build AND l.started_at > h.build_since

@@ -6,7 +6,7 @@
 -- $1 how many
 WITH abandoned AS MATERIALIZED (
     SELECT q.handler::text, q.topic::text FROM scoop.abandoned_queue q
-    WHERE q.reserved_for = 0 AND scoop.pauses_of(q.handler, q.topic, true) IS NULL
+    WHERE q.reserved_for = 0 AND scoop.pauses_of(q.handler, q.topic, false) IS NULL
 ),
 overdue AS MATERIALIZED (
     SELECT r.root, r.id, r.topic, r.handler, r.ready_at
@@ -18,6 +18,7 @@ overdue AS MATERIALIZED (
         (SELECT r.* FROM scoop.run r
          WHERE r.state = 'ready' AND NOT r.giving_up AND r.give_up_at <= (SELECT clock_timestamp())
            AND EXISTS (SELECT FROM abandoned)
+           AND NOT scoop.is_paused_for_new(r.handler, r.topic)
          OFFSET 0)
     ) r
     WHERE r.epoch = r.unclaimed_epoch AND NOT r.rollback_requested AND r.parked_since IS NULL

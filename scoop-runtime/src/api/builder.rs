@@ -14,6 +14,7 @@ use scoop_core::wait::WaitPlan;
 
 use crate::engine::{self, Engine};
 use crate::error::is_crowded;
+use crate::saga::join::collector_name;
 use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
@@ -239,7 +240,7 @@ impl Builder {
     }
 
     /// The handlers that stay registered although this program does not have them: see [`Builder::service`]. By default these are
-    /// none, and all if the program is restricted by [`Builder::only`].
+    /// none, and all if the program names no service, or is restricted by [`Builder::only`].
     pub fn keep_handlers(mut self, sagas: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.kept.get_or_insert_default().extend(sagas.into_iter().map(Into::into));
         self
@@ -440,13 +441,21 @@ impl Builder {
         .boxed()
     }
 
+    /// The handlers that stay registered although the program does not have them; none for all.
+    fn kept(&self) -> Option<Vec<String>> {
+        let is_whole = self.service.is_some() && self.only.is_none();
+        let kept = self.kept.clone().or_else(|| is_whole.then(Vec::new))?;
+        let collectors = kept.iter().map(|name| collector_name(name)).collect::<Vec<_>>();
+        Some([kept, collectors].concat())
+    }
+
     /// What this process says of its program.
     fn program(&self, registry: &Registry) -> Program {
         let by_default = || program::service(&registry.packages, &program::file_name());
         Program {
             service: self.service.clone().unwrap_or_else(by_default),
             build: self.build.clone().unwrap_or_else(|| registry.sagas.fingerprint()),
-            kept: self.kept.clone().or_else(|| self.only.is_none().then(Vec::new)),
+            kept: self.kept(),
         }
     }
 

@@ -216,7 +216,7 @@ pub(super) fn collectors(join: &Join, saga: &str) -> impl Iterator<Item = (Defin
 }
 
 /// The name of the collectors of this saga.
-pub(super) fn collector_name(saga: &str) -> String {
+pub(crate) fn collector_name(saga: &str) -> String {
     format!("{saga}{COLLECTOR}")
 }
 

@@ -67,9 +67,14 @@ async fn handler_is_retired_when_the_last_process_with_it_has_ended() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn handler_of_a_dead_process_is_retired_when_that_is_reaped() -> Result<()> {
     let db = Database::new().await;
-    in_a_process_that_dies(&db, |it| async { Ok((shop(it, "1").only::<Letters>().start().await?, ())) })
-        .await?;
+    let old = with_letters(&db, "1").await.start().await?;
     let new = without_letters(&db, "2").await.start().await?;
+    in_a_process_that_dies(&db, move |it| async move {
+        let dying = shop(it, "1").only::<Letters>().start().await?;
+        old.shutdown().await?;
+        Ok((dying, ()))
+    })
+    .await?;
     eventually("the retirement", async || registered(&db).await == ["orders"]).await;
     new.shutdown().await?;
     Ok(())
@@ -171,5 +176,23 @@ async fn service_without_a_name_is_a_mistake() -> Result<()> {
     let Err(scoop::RuntimeError::Setup(mistakes)) = started else { panic!("it starts") };
     let unfit = |it: &&SetupError| matches!(it, SetupError::UnfitName { .. });
     assert_eq!(mistakes.iter().filter(unfit).count(), 2, "{mistakes:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handler_that_a_living_process_has_is_registered_again_after_a_lost_session() -> Result<()> {
+    let db = Database::new().await;
+    let old = with_letters(&db, "1").await.start().await?;
+    let new = without_letters(&db, "2").await.start().await?;
+    // As if the old process had lost its session, and the reaper of the new one had been faster.
+    db.execute(
+        "UPDATE scoop.handler SET retired_at = clock_timestamp(), build = NULL, build_since = NULL WHERE handler = 'letters';
+         SELECT pg_terminate_backend(backend) FROM scoop.worker WHERE build = '1'",
+    )
+    .await;
+    eventually("the registration", async || registered(&db).await == ["letters", "orders"]).await;
+    assert_eq!(new.launch(Child).await?.ends().await?, Outcome::Committed);
+    old.shutdown().await?;
+    new.shutdown().await?;
     Ok(())
 }

@@ -15,6 +15,9 @@ const DRAINED_WITHIN: Duration = Duration::from_secs(30);
 /// A pause ends by itself after this time, whatever becomes of the deployment.
 const PAUSED_FOR: Duration = Duration::from_secs(120);
 
+/// The source of its pauses.
+const SOURCE: &str = "deployment";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Version {
     Before,
@@ -54,16 +57,16 @@ impl Deployments {
     async fn pause(&self, scope: &mut Scope<'_>, deployment: &Deployment) -> Result<()> {
         let sagas = self.affected(&deployment.saga).await?;
         for saga in &sagas {
-            let pause = self.scoop.pause(PauseTarget::handler(saga)).new_runs_only().source("deployment");
+            let pause = self.scoop.pause(PauseTarget::handler(saga)).new_runs_only().source(SOURCE);
             pause.reason(format!("to {:?}", deployment.to)).for_at_most(PAUSED_FOR).await?;
         }
         scope.launch(Rollout { sagas, from: deployment.from, to: deployment.to }).await?;
         Ok(())
     }
 
-    async fn resume(&self, _: &mut Scope<'_>, deployment: &Deployment) -> Result<()> {
-        for saga in self.affected(&deployment.saga).await? {
-            self.scoop.resume(PauseTarget::handler(saga)).source("deployment").await?;
+    async fn resume(&self, _: &mut Scope<'_>, _: &Deployment) -> Result<()> {
+        for pause in self.scoop.pauses().await?.into_iter().filter(|pause| pause.source == SOURCE) {
+            self.scoop.resume(pause.target).source(SOURCE).await?;
         }
         Ok(())
     }

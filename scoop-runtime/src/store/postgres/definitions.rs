@@ -188,6 +188,7 @@ impl PostgresStore {
             .bind(registered.handlers)
             .bind(&*registered.program.service)
             .bind(&*registered.program.build)
+            .bind(registered.started_at)
             .execute(&mut *connection)
             .await?;
         self.retire_gone(connection, &[&registered.program.service], registered.worker).await
