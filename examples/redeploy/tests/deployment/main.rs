@@ -15,63 +15,36 @@ mod books;
 #[path = "../common/build.rs"]
 mod build;
 mod deployments;
+#[path = "../common/shop.rs"]
+mod shop;
 
-use std::env;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use redeploy::{Order, connect};
-use scoop::embedded::Embedded;
+use redeploy::connect;
+use scoop::EndedPause;
 use scoop::prelude::*;
-use scoop::{EndedPause, HierarchyId};
-use sqlx::AssertSqlSafe;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
-use uuid::Uuid;
 
 use crate::deployments::{Deployment, Deployments, Fleet, Rollouts, Version};
-
-/// The number of orders that are placed between two deployments, at least.
-const ORDERS: usize = 30;
-
-/// The time between two orders.
-const PAUSE: Duration = Duration::from_millis(8);
-
-/// How long the last orders may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::shop::{Shop, more_orders, place_orders};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    let private = match env::var_os("DATABASE_URL") {
-        Some(_) => None,
-        None => Some(Embedded::start().await?),
-    };
-    let url = private.as_ref().map_or_else(|| env::var("DATABASE_URL").unwrap_or_default(), Embedded::url);
-    let schema = format!("deploys_{}", Uuid::new_v4().simple());
-    let pool = connect(&url, &schema).await?;
-    let client = Scoop::builder().postgres(pool.clone()).schema(&schema).migrate(true).client().await?;
-    sqlx::raw_sql(books::TABLE).execute(&pool).await?;
-
-    let fleet = Fleet::new(client.clone(), &url, &schema);
-    let deployer =
-        Scoop::builder().postgres(connect(&url, &schema).await?).schema(&schema).service("deployer");
+    let shop = Shop::open().await?;
+    let Shop { client, url, schema, pool, .. } = &shop;
+    let fleet = Fleet::new(client.clone(), url, schema);
+    let deployer = Scoop::builder().postgres(connect(url, schema).await?).schema(schema).service("deployer");
     let deployer = deployer.only::<Deployments>().only::<Rollouts>();
     let deployer = deployer.provide(Deployments::of(&fleet)).provide(Rollouts::of(&fleet)).start().await?;
-    let orders = deploy_under_load(&deployer, &fleet).await?;
+    let orders = deploy_under_load(&shop, &deployer, &fleet).await?;
     deployer.shutdown().await?;
-    let books = books::check(&pool, orders).await?;
-    println!("{} orders went through both builds", books.changed);
-
-    sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE"))).execute(&pool).await?;
-    pool.close().await;
-    if let Some(private) = private {
-        private.stop().await?;
-    }
+    let books = books::check(pool, orders).await?;
+    shop.close().await?;
     Ok(if books.are_right && books.changed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Deploys while orders are placed, and waits for all of them. Returns their number.
-async fn deploy_under_load(scoop: &Scoop, fleet: &Fleet) -> Result<usize> {
+async fn deploy_under_load(shop: &Shop, scoop: &Scoop, fleet: &Fleet) -> Result<usize> {
     fleet.start(Version::Before).await?;
     let (placed, mut progress) = watch::channel(0);
     let placing = tokio::spawn(place_orders(scoop.clone(), placed));
@@ -79,15 +52,7 @@ async fn deploy_under_load(scoop: &Scoop, fleet: &Fleet) -> Result<usize> {
     drop(progress); // No more orders.
     let orders = placing.await.map_err(|error| Error::msg(error.to_string()))??;
     deployed?;
-    for order in &orders {
-        let Ok(outcome) = timeout(PATIENCE, scoop.find(*order).await?.wait()).await else {
-            return Err(Error::msg(format!(
-                "this does not end:\n{}",
-                scoop.find(*order).await?.tree().await?
-            )));
-        };
-        assert_eq!(outcome?, Outcome::Committed);
-    }
+    shop.fulfil(&orders).await?;
     assert!(scoop.pauses().await?.is_empty(), "all have been resumed");
     for EndedPause { pause, ended_at, ended_by, .. } in scoop.ended_pauses().await?.into_iter().rev() {
         let long = ended_at.duration_since(pause.since).unwrap_or_default();
@@ -95,17 +60,6 @@ async fn deploy_under_load(scoop: &Scoop, fleet: &Fleet) -> Result<usize> {
     }
     fleet.end().await?;
     Ok(orders.len())
-}
-
-/// Places orders until the receiver of their count is dropped.
-async fn place_orders(client: Scoop, placed: watch::Sender<usize>) -> Result<Vec<HierarchyId>> {
-    let mut orders = vec![];
-    while placed.send(orders.len()).is_ok() {
-        let number = i64::try_from(orders.len())?;
-        orders.push(client.launch(Order { number }).await?.id());
-        sleep(PAUSE).await;
-    }
-    Ok(orders)
 }
 
 /// One deployment after the other, with orders in between.
@@ -125,11 +79,4 @@ async fn deploy(scoop: &Scoop, fleet: &Fleet, progress: &mut watch::Receiver<usi
     assert_eq!(fleet.version().await, Some(Version::After), "the former build runs again");
     more_orders(progress).await?;
     Ok(())
-}
-
-/// Waits for more orders. Returns how many were placed.
-async fn more_orders(progress: &mut watch::Receiver<usize>) -> Result<usize> {
-    let enough = *progress.borrow() + ORDERS;
-    let ended = || Error::msg("no orders are placed any more");
-    Ok(*progress.wait_for(|placed| *placed >= enough).await.map_err(|_| ended())?)
 }

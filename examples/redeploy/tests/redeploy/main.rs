@@ -13,57 +13,30 @@
 mod books;
 #[path = "../common/build.rs"]
 mod build;
+#[path = "../common/shop.rs"]
+mod shop;
 
-use std::env;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use redeploy::{Order, connect};
-use scoop::HierarchyId;
-use scoop::embedded::Embedded;
 use scoop::prelude::*;
-use sqlx::AssertSqlSafe;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
-use uuid::Uuid;
 
 use crate::build::Build;
-
-/// How many orders are placed between two deployments, at least.
-const ORDERS: usize = 30;
-
-/// The time between two orders.
-const PAUSE: Duration = Duration::from_millis(8);
-
-/// How long the last orders may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::shop::{Shop, more_orders, place_orders};
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
-    let private = match env::var_os("DATABASE_URL") {
-        Some(_) => None,
-        None => Some(Embedded::start().await?),
-    };
-    let url = private.as_ref().map_or_else(|| env::var("DATABASE_URL").unwrap_or_default(), Embedded::url);
-    let schema = format!("deploys_{}", Uuid::new_v4().simple());
-    let pool = connect(&url, &schema).await?;
-    let client = Scoop::builder().postgres(pool.clone()).schema(&schema).migrate(true).client().await?;
-    sqlx::raw_sql(books::TABLE).execute(&pool).await?;
-
-    let orders = deploy_under_load(&client, &url, &schema).await?;
-    let books = books::check(&pool, orders).await?;
-
-    sqlx::raw_sql(AssertSqlSafe(format!("DROP SCHEMA {schema} CASCADE"))).execute(&pool).await?;
-    pool.close().await;
-    if let Some(private) = private {
-        private.stop().await?;
-    }
+    let shop = Shop::open().await?;
+    let orders = deploy_under_load(&shop).await?;
+    let books = books::check(&shop.pool, orders).await?;
+    shop.close().await?;
     // It has to show that orders go on in the other build.
     Ok(if books.are_right && books.changed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Deploys while orders are placed, and waits for all of them. Returns their number.
-async fn deploy_under_load(client: &Scoop, url: &str, schema: &str) -> Result<usize> {
+async fn deploy_under_load(shop: &Shop) -> Result<usize> {
+    let Shop { client, url, schema, .. } = shop;
     let first = Build::before("before", url, schema).await?;
     let (placed, mut progress) = watch::channel(0);
     let placing = tokio::spawn(place_orders(client.clone(), placed));
@@ -71,31 +44,12 @@ async fn deploy_under_load(client: &Scoop, url: &str, schema: &str) -> Result<us
     drop(progress); // No more orders.
     let orders = placing.await.map_err(|error| Error::msg(error.to_string()))??;
     let last = deployed?;
-    for order in &orders {
-        let Ok(outcome) = timeout(PATIENCE, client.find(*order).await?.wait()).await else {
-            return Err(Error::msg(format!(
-                "this does not end:\n{}",
-                client.find(*order).await?.tree().await?
-            )));
-        };
-        assert_eq!(outcome?, Outcome::Committed);
-    }
+    shop.fulfil(&orders).await?;
     assert!(client.stuck_runs().await?.is_empty(), "all have ended");
     for build in last {
         build.end().await?;
     }
     Ok(orders.len())
-}
-
-/// Places orders until the receiver of their count is dropped.
-async fn place_orders(client: Scoop, placed: watch::Sender<usize>) -> Result<Vec<HierarchyId>> {
-    let mut orders = vec![];
-    while placed.send(orders.len()).is_ok() {
-        let number = i64::try_from(orders.len())?;
-        orders.push(client.launch(Order { number }).await?.id());
-        sleep(PAUSE).await;
-    }
-    Ok(orders)
 }
 
 /// One deployment after the other, with orders in between. Returns the builds that still run.
@@ -127,9 +81,7 @@ async fn deploy(
 
 /// Waits for more orders, and prints how many were placed and are stuck.
 async fn orders(client: &Scoop, progress: &mut watch::Receiver<usize>, deployment: &str) -> Result<()> {
-    let enough = *progress.borrow() + ORDERS;
-    let ended = || Error::msg("no orders are placed any more");
-    let placed = *progress.wait_for(|placed| *placed >= enough).await.map_err(|_| ended())?;
+    let placed = more_orders(progress).await?;
     let stuck = client.stuck_runs().limit(1_000).await?.len();
     println!("{placed:4} orders, {stuck:3} stuck: {deployment}");
     Ok(())
