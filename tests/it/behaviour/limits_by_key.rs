@@ -1,6 +1,8 @@
 //! Limits of how many runs of each key are executed at once.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -189,9 +191,9 @@ async fn cancelled_run_of_a_reached_key_ends_and_leaves_its_turn_to_the_next() -
     let (second, third) = (scoop.launch(call(7, 2)).await?, scoop.launch(call(7, 3)).await?);
     limited(&scoop, 2).await;
     scoop.cancel(second.id(), "a test").await?;
+    assert!(matches!(second.ends().await?, Outcome::RolledBack(_)), "it needs no place");
     calls.gates.of(7).open(2);
     assert_eq!(first.ends().await?, Outcome::Committed);
-    assert!(matches!(second.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(third.ends().await?, Outcome::Committed);
     assert_eq!(calls.notes.all(), ["7.1", "7.3"]);
     scoop.shutdown().await?;
@@ -273,5 +275,40 @@ async fn runs_without_a_valid_key_count_together() -> Result<()> {
         assert_eq!(note.ends().await?, Outcome::Committed);
     }
     scoop.shutdown().await?;
+    Ok(())
+}
+
+/// One at a time, beside a rate of each customer.
+#[derive(Clone, Default)]
+struct Visits {
+    /// How many are in execution, and how many were at most.
+    now: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+}
+
+#[saga(name = "limited-visits", concurrency = 1, rate("1000/s", by = customer))]
+#[subscribes(Call)]
+impl Visits {
+    #[step]
+    async fn pay(&self, scope: &mut Scope<'_>, _: &Call) -> Result<()> {
+        self.most.fetch_max(self.now.fetch_add(1, SeqCst) + 1, SeqCst);
+        sqlx::query("SELECT 1").execute(scope.tx().await?).await?;
+        self.now.fetch_sub(1, SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limit_of_the_saga_counts_the_runs_of_all_processes_beside_a_rate_by_key() -> Result<()> {
+    let (db, visits) = (Database::new().await, Visits::default());
+    let program = || db.scoop().only::<Visits>().provide(visits.clone());
+    let (one, other) = (program().start().await?, program().start().await?);
+    let all = one.launch_all((0..60).map(|number| call(number % 7, number)).collect::<Vec<_>>()).await?;
+    for visit in all {
+        assert_eq!(visit.ends().await?, Outcome::Committed);
+    }
+    assert_eq!(visits.most.load(SeqCst), 1);
+    one.shutdown().await?;
+    other.shutdown().await?;
     Ok(())
 }

@@ -668,12 +668,10 @@ impl PostgresStore {
         if runs.is_empty() {
             return Ok((all, taken));
         }
-        let (roots, ids, keys) = columns(runs);
-        let uncounted: BTreeSet<_> =
-            runs.iter().filter(|(run, _)| run.ends_unbegun).map(|(run, _)| run.id).collect();
-        // The end of one that does not count leads to the next one, too.
-        let mut key_of: BTreeMap<_, _> = ids.iter().copied().zip(keys).collect();
+        let (roots, ids, _) = columns(runs);
         let keys: Vec<_> = runs.iter().map(|(run, key)| run.counted_key(key)).collect();
+        let is_by_key = limit.concurrency_by_key().is_some();
+        let chosen: BTreeMap<_, _> = runs.iter().map(|(run, key)| (run.id, (run, key))).collect();
         let events: Vec<_> = ids.iter().map(|_| ids::now_v7()).collect();
         let rows = sqlx::query(self.sql.limit_claim.clone())
             .bind(claimer.worker)
@@ -686,11 +684,13 @@ impl PostgresStore {
             .all_on(tx)
             .await?;
         for row in &rows {
-            let id = row.try_get("id")?;
-            let limit_key = key_of.remove(&id).filter(|_| limit.concurrency_by_key().is_some());
-            if let Some(key) = limit_key.clone().filter(|_| !uncounted.contains(&id)) {
-                taken.push((row.try_get("root")?, id, key));
-            }
+            let id: Uuid = row.try_get("id")?;
+            let Some((candidate, key)) = chosen.get(&id) else { continue };
+            // All count together for a concurrency of the saga.
+            let counted = if is_by_key { candidate.counted_key(key) } else { Some(String::new()) };
+            taken.extend(counted.map(|key| (candidate.root, id, key)));
+            // The end of one that does not count leads to the next one, too.
+            let limit_key = is_by_key.then(|| (*key).clone());
             let run = ClaimedRun::from_row(row, claimer.identifier)?;
             all.push(run.map(|run| ClaimedRun { limit_key, ..run }));
         }
