@@ -209,9 +209,10 @@ impl Builder {
     }
 
     /// The service that this program is a part of: its processes replace each other in a deployment. By default this is the package
-    /// of its sagas; with the name of its file if that is another one, and that name alone if the sagas are of several packages.
+    /// of its sagas, or the name of its file if they are of several packages.
     ///
-    /// A handler belongs to the service that has started with it last. If a new build of the service does not have the handler, it is
+    /// A handler belongs to the service that has started with it last. A program without this setting retires none. If a new build of
+    /// the service does not have the handler, it is
     /// [retired](Scoop::retire_handler) as soon as no process has it any more, and one of the new build lives: the new process has
     /// started after the first one of the build that had it. Nothing is retired while no process of the service lives.
     ///

@@ -425,7 +425,9 @@ pub(super) async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
     match unclaimed {
         Unclaimed::Unreadable { key, handler, why } => {
             let reason = format!("its record cannot be read: {why}");
-            if hand_to_another(engine, key, &handler, &reason, IfRefused::Stuck).await == SetAside::Stuck {
+            if hand_to_another(engine, key, &handler, &reason, IfRefused::Stuck, None).await
+                == SetAside::Stuck
+            {
                 telemetry::unreadable(key.root, key.id);
             }
         }

@@ -212,7 +212,8 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
         DecisionOutcome::Failed(failure) => Ok(Err(failed(execution, failure))),
         DecisionOutcome::Unfit(why) => {
             let saga = &execution.saga.definition.saga;
-            let set = hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await;
+            let set =
+                hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await;
             if set == crate::store::SetAside::HandedOver {
                 execution.handed_over(&step, &why);
                 return Err(Exit::Settled);

@@ -10,7 +10,7 @@ use scoop_core::{Conclusion, Continuation, Definition, Failure, Run, Tried, Wait
 
 use super::decisions::{decide, is_decision};
 use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
-use super::handover::{IfRefused, hand_over};
+use super::handover::{IfRefused, hand_to_another};
 use super::reconcile::report_recorded;
 use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
@@ -163,17 +163,20 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
             retry(engine, execution, Retry { why, pause, is_infrastructure: false }, flight).await;
         }
         Exit::SignalRefused(why) => await_another_signal(engine, execution, &why, flight).await,
-        Exit::Stuck(why) => refuse(engine, execution, &why, flight).await,
+        Exit::Stuck(why) => refuse(engine, execution, &why, or_stuck(execution), flight).await,
         Exit::Pinned { definition, otherwise } => {
-            keep_with(engine, execution, definition, otherwise, flight).await;
+            let why = format!(
+                "it began under definition {definition} of its saga, which is pinned: start a program with that"
+            );
+            refuse(engine, execution, &why.into(), (otherwise, Some(definition)), flight).await;
         }
         // The types would make another definition, to which no run is pinned.
         Exit::UnfitReply { why, .. } if execution.is_pinned() => {
-            refuse(engine, execution, &why, flight).await
+            refuse(engine, execution, &why, or_stuck(execution), flight).await
         }
         Exit::UnfitReply { why, reply_type } => {
             match add_reply_type(engine, &execution.saga, &reply_type).await {
-                Ok(()) => refuse(engine, execution, &why, flight).await,
+                Ok(()) => refuse(engine, execution, &why, or_stuck(execution), flight).await,
                 Err(error) => {
                     let why = format!("the types of replies could not be recorded: {error}").into();
                     let pause = engine.settings.backoff.pause(execution.attempts);
@@ -184,20 +187,35 @@ async fn record_exit(engine: &Engine, execution: &Execution, exit: Exit, flight:
     }
 }
 
-/// Hands the run over to a program that can continue it.
-async fn refuse(engine: &Engine, execution: &Execution, why: &Why, flight: InFlightGuard) {
-    let saga = &execution.saga.definition.saga;
-    let is_fixed = execution.is_pinned() && execution.saga.handler.pin() == Pin::Always;
-    let only = execution.definition.filter(|_| is_fixed);
-    match hand_over(engine, execution.key, saga, &why.recorded, IfRefused::Stuck, only).await {
+/// Hands the run over to a program that can continue it, or only to one with this definition.
+async fn refuse(
+    engine: &Engine,
+    execution: &Execution,
+    why: &Why,
+    (otherwise, only): (IfRefused, Option<i32>),
+    flight: InFlightGuard,
+) {
+    let (key, saga) = (execution.key, &execution.saga.definition.saga);
+    match hand_to_another(engine, key, saga, &why.recorded, otherwise, only).await {
         SetAside::Stuck => {
             execution.span.is_stuck();
             telemetry::stuck(execution.at(&execution.step()), why.logged());
         }
         SetAside::HandedOver => execution.handed_over(&execution.step(), why),
+        // That program has ended meanwhile: the next claim knows.
+        SetAside::Void if otherwise == IfRefused::Keep => {
+            release(engine, Release::at_once(key), flight).await;
+            return;
+        }
         SetAside::Void => {}
     }
     drop(flight);
+}
+
+/// Who may have a run that this program cannot continue: of a run that is pinned for always, its own definition only.
+fn or_stuck(execution: &Execution) -> (IfRefused, Option<i32>) {
+    let is_fixed = execution.is_pinned() && execution.saga.handler.pin() == Pin::Always;
+    (IfRefused::Stuck, execution.definition.filter(|_| is_fixed))
 }
 
 /// The definition under which a run of a pinned saga began, if it stays with that: another one than that at hand.
@@ -213,33 +231,6 @@ fn pinned(engine: &Engine, execution: &Execution) -> Option<Exit> {
         _ => return None,
     };
     Some(Exit::Pinned { definition, otherwise })
-}
-
-/// Hands the run to a program with the definition under which it began.
-async fn keep_with(
-    engine: &Engine,
-    execution: &Execution,
-    definition: i32,
-    otherwise: IfRefused,
-    flight: InFlightGuard,
-) {
-    let (key, saga) = (execution.key, &execution.saga.definition.saga);
-    let why = Why::from(format!(
-        "it began under definition {definition} of its saga, which is pinned: start a program with that"
-    ));
-    match hand_over(engine, key, saga, &why.recorded, otherwise, Some(definition)).await {
-        SetAside::Stuck => {
-            execution.span.is_stuck();
-            telemetry::stuck(execution.at(&execution.step()), why.logged());
-        }
-        SetAside::HandedOver => execution.handed_over(&execution.step(), &why),
-        // That program has ended meanwhile: the next claim knows.
-        SetAside::Void => {
-            release(engine, Release::at_once(key), flight).await;
-            return;
-        }
-    }
-    drop(flight);
 }
 
 /// Has the run wait again for the signal that its step cannot read.

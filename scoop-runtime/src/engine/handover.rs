@@ -12,19 +12,8 @@ pub(super) enum IfRefused {
     Stuck,
 }
 
-/// Hands a run over to a worker with a definition that may fit.
+/// Hands a run over to a worker with a definition that may fit, or with this one only.
 pub(super) async fn hand_to_another(
-    engine: &Engine,
-    key: ClaimKey,
-    saga: &str,
-    reason: &str,
-    otherwise: IfRefused,
-) -> SetAside {
-    hand_over(engine, key, saga, reason, otherwise, None).await
-}
-
-/// The same, or to this definition only.
-pub(super) async fn hand_over(
     engine: &Engine,
     key: ClaimKey,
     saga: &str,

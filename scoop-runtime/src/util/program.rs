@@ -11,20 +11,11 @@ pub(crate) fn file_name() -> String {
     name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(&name).to_owned()
 }
 
-/// The service of a program with this file name whose sagas are in these packages, if it names none: its package. Another program
-/// with the same sagas, and one with sagas of several packages, has another file name.
+/// The service of a program with this file name whose sagas are in these packages, if it names none: the package, if it is only one.
 pub(crate) fn service(packages: &BTreeSet<&str>, file_name: &str) -> String {
-    // Cargo adds a hash to the names of tests.
-    let is_hash = |text: &str| text.len() == 16 && text.chars().all(|it| it.is_ascii_hexdigit());
-    let file =
-        file_name.rsplit_once('-').filter(|(_, hash)| is_hash(hash)).map_or(file_name, |(name, _)| name);
-    let printable: String = file.chars().filter(|it| !it.is_control()).take(100).collect();
     match (packages.first(), packages.len()) {
-        (Some(package), 1) if package.replace('-', "_") == printable.replace('-', "_") => {
-            (*package).to_owned()
-        }
-        (Some(package), 1) => format!("{package}/{printable}"),
-        _ => printable,
+        (Some(package), 1) => (*package).to_owned(),
+        _ => file_name.chars().filter(|it| !it.is_control()).take(100).collect(),
     }
 }
 
@@ -33,12 +24,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn service_is_the_package_or_has_the_name_of_the_file_too() {
+    fn service_is_the_package_or_the_file_of_several() {
         let service = |packages: &[&'static str], file| service(&packages.iter().copied().collect(), file);
-        assert_eq!(service(&["shop-orders"], "shop-orders"), "shop-orders");
-        assert_eq!(service(&["shop-orders"], "shop_orders-0123456789abcdef"), "shop-orders");
-        assert_eq!(service(&["shop-sagas"], "web"), "shop-sagas/web");
-        assert_eq!(service(&["orders", "payments"], "shop"), "shop");
+        assert_eq!(service(&["shop-sagas"], "web"), "shop-sagas");
+        assert_eq!(service(&["orders", "payments"], "shop\n"), "shop");
         assert_eq!(service(&[], "client"), "client");
     }
 }

@@ -234,7 +234,7 @@ struct Report {
     number: u32,
 }
 
-/// One at a time, whatever the message.
+/// All its runs have the same key.
 #[derive(Clone, Default)]
 struct Reports {
     notes: Notes,

@@ -12,7 +12,7 @@ use crate::build::Build;
 /// The time after which a deployment goes on although begun runs are left: these go on by the names of their steps.
 const DRAINED_WITHIN: Duration = Duration::from_secs(30);
 
-/// A pause ends by itself after this time, whatever becomes of the deployment.
+/// The limit of each pause, for a deployment that nobody continues.
 const PAUSED_FOR: Duration = Duration::from_secs(120);
 
 /// The source of its pauses.

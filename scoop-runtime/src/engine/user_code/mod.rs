@@ -93,7 +93,7 @@ pub(super) async fn call_and_conclude(
         // This is a mistake of the sender, unless another program can read the signal.
         Err(Exit::Stuck(why)) if let Some((signal, reason)) = &of_signal => {
             let saga = &execution.saga.definition.saga;
-            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
+            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
                 == SetAside::HandedOver
             {
                 execution.handed_over(call.step(), &why);
@@ -167,7 +167,7 @@ pub(super) async fn message_of<'a>(
         Err(Unfit::Fresh(why)) => why,
     };
     let saga = &execution.saga.definition.saga;
-    if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep).await
+    if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
         == SetAside::HandedOver
     {
         execution.handed_over(step, &why);

@@ -89,8 +89,7 @@ impl State {
             Some(_) => self.due_of(request, most),
             None => self.queue(&request.queue.lanes, most, &BTreeMap::new(), request.cursors),
         };
-        let claimed: Vec<_> =
-            runs.into_iter().filter_map(|run| self.take_ready(run, request, None)).collect();
+        let claimed: Vec<_> = runs.into_iter().filter_map(|run| self.take_ready(run, request)).collect();
         let mut cursors = request.cursors.clone();
         if request.suspect.is_none() && most > 0 {
             self.record_look(&request.queue.lanes, &mut cursors);
@@ -148,7 +147,7 @@ impl State {
             for (candidate, key) in runs {
                 returned.claim(&key);
                 let run = (candidate.root, candidate.id);
-                let claimed = self.take_ready(run, request, Some(candidate.counted_key(&key)));
+                let claimed = self.take_under_key(run, candidate.counted_key(&key), request);
                 // The end of one that does not count leads to the next one, too.
                 let limit_key = Some(key).filter(|_| limit.concurrency_by_key().is_some());
                 all.runs.extend(claimed.map(|claimed| Ok(ClaimedRun { limit_key, ..claimed })));
@@ -455,22 +454,25 @@ impl State {
         }
     }
 
-    /// Claims a run for this worker if it is ready and due. Under a limit by key it counts under this key, if under any.
-    fn take_ready(
+    /// Claims a run for this worker if it is ready and due.
+    fn take_ready(&mut self, run: RowKey, request: &LimitedRequest<'_>) -> Option<ClaimedRun> {
+        self.row(run).filter(|row| self.is_due(row))?;
+        self.take(run, request.claimer.worker, &request.claimer.identifier.into())
+    }
+
+    /// The same under a limit by key: the run counts under this key, if under any. One without a key only ends, and does not begin.
+    fn take_under_key(
         &mut self,
         run: RowKey,
+        key: Option<String>,
         request: &LimitedRequest<'_>,
-        key: Option<Option<String>>,
     ) -> Option<ClaimedRun> {
-        let began_at = self.row(run).filter(|row| self.is_due(row))?.began_at;
-        let claimed = self.take(run, request.claimer.worker, &request.claimer.identifier.into())?;
-        if let Some(key) = key {
-            self.change(run, |row| {
-                // One without a key only ends, and does not begin.
-                row.began_at = row.began_at.filter(|_| key.is_some()).or(began_at);
-                (row.limit_key, row.parked_since) = (key, None);
-            });
-        }
+        let began_at = self.row(run)?.began_at;
+        let claimed = self.take_ready(run, request)?;
+        self.change(run, |row| {
+            row.began_at = row.began_at.filter(|_| key.is_some()).or(began_at);
+            (row.limit_key, row.parked_since) = (key, None);
+        });
         Some(claimed)
     }
 }
