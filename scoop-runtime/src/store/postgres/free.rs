@@ -48,6 +48,11 @@ impl FreeStorage for PostgresStore {
         self.lock_topology(&mut tx).await?;
         let dead: Vec<Owner> =
             sqlx::query_as(self.sql.worker_reap.clone()).bind(worker).all_on(&mut tx).await?;
+        if dead.is_empty() {
+            // It has left by itself meanwhile. A change of the topology would commit, and nobody would be notified.
+            tx.rollback().await?;
+            return Ok(Reaped::default());
+        }
         let retired = self.retire_gone(&mut tx, &services(&dead), worker).await?;
         let freed = Freed { retired, ..self.free(&mut tx, &dead, &[], WORKER_GONE, backoff).await? };
         let workers = dead.len();

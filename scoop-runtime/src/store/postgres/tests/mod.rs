@@ -10,6 +10,7 @@ mod query_plans;
 mod settle_equivalence;
 mod signal_sweep;
 mod store_contract;
+mod topology;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
