@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
+use scoop::RunPhase;
+use scoop::operate::OperateExt as _;
+use scoop::operate::{WaitKind, WaitReason};
 use scoop::prelude::*;
-use scoop::{RunPhase, WaitKind, WaitReason};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "finding.orders")]
@@ -81,7 +83,7 @@ async fn main() -> Result<()> {
     assert!(matches!(large.wait().await?, Outcome::RolledBack(_)));
 
     // Why has that order failed, and which others have for the same reason?
-    let failed = scoop.runs().handler("checkout").failed_with("out-of-stock").await?.runs;
+    let failed = scoop.operate().runs().list().handler("checkout").failed_with("out-of-stock").await?.runs;
     println!("{}", failed[0]);
     assert_eq!((failed.len(), failed[0].hierarchy), (1, large.id()));
     assert_eq!(failed[0].phase, RunPhase::RolledBack);
@@ -89,21 +91,24 @@ async fn main() -> Result<()> {
     // What does the other one wait for?
     let found = scoop.find_by_key::<Order>("order 7").await?;
     assert_eq!(found.id(), order.id());
-    while scoop.runs().waiting_for(WaitKind::Signal).await?.runs.is_empty() {
+    while scoop.operate().runs().list().waiting_for(WaitKind::Signal).await?.runs.is_empty() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let explanation = scoop.explain(found.id()).await?;
+    let explanation = scoop.operate().runs().explain(found.id()).await?;
     println!("{explanation}");
     let WaitReason::Children { blocking, .. } = &explanation.runs[0].reason else {
         panic!("it waits for its delivery")
     };
-    let WaitReason::Signal { signal, .. } = &scoop.explain(blocking[0].run).await?.runs[0].reason else {
+    let WaitReason::Signal { signal, .. } =
+        &scoop.operate().runs().explain(blocking[0].run).await?.runs[0].reason
+    else {
         panic!("that awaits a signal")
     };
     assert_eq!(signal.key, "order 7");
 
     // It goes on: each event comes as it happens.
-    let mut events = scoop.events().hierarchy(order.id()).interval(Duration::from_millis(20)).follow();
+    let mut events =
+        scoop.operate().events().hierarchy(order.id()).interval(Duration::from_millis(20)).follow();
     let begun = tokio::time::timeout(Duration::from_millis(200), events.next()).await;
     assert!(begun.is_err(), "nothing happens before the signal");
     scoop.signal(Paid, "order 7").await?;
@@ -115,7 +120,7 @@ async fn main() -> Result<()> {
         }
     }
 
-    let counts = scoop.counts().await?;
+    let counts = scoop.operate().runs().count().await?;
     for count in &counts.finished {
         println!("{} {}: {}", count.handler, count.phase, count.count);
     }

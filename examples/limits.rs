@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use scoop::operate::OperateExt as _;
+use scoop::operate::WaitKind;
 use scoop::prelude::*;
-use scoop::{PauseTarget, RuntimeError, WaitKind};
+use scoop::{PauseTarget, RuntimeError};
 
 #[derive(Message, Serialize, Deserialize)]
 struct StatementDue {
@@ -61,7 +63,7 @@ async fn main() -> Result<()> {
     let saga = PauseTarget::saga::<Statements>();
     scoop.pause(saga.clone()).reason("the printer is broken").for_at_most(Duration::from_secs(60)).await?;
     let statement = scoop.launch(StatementDue { customer: 7, month: 1 }).await?;
-    let why = scoop.explain(statement.id()).await?;
+    let why = scoop.operate().runs().explain(statement.id()).await?;
     assert_eq!(why.runs[0].run.waits_for, Some(WaitKind::Pause));
     println!("  {why}");
     // The queue takes nineteen more.

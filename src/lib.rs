@@ -13,6 +13,8 @@ pub use scoop_core::{
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,
 };
+#[cfg(feature = "operate")]
+pub use scoop_operate as operate;
 #[cfg(feature = "opentelemetry")]
 pub use scoop_runtime::SampledTraces;
 #[cfg(feature = "embedded")]
@@ -22,23 +24,19 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    Activity, ActivitySpan, Affected, ArchiveBatch, BadCursor, BadEventCursor, Bar, BarKind, Builder,
-    CancelAnswer, CancellationRequest, Child, ChildOutcome, Command, CommandHandle, CommandState, Content,
-    CountRuns, Decider, Delay, Drained, Emit, EndedPause, EngineState, EntityContents, EntityEvent,
-    EntityEventContents, EntityEvents, EntityNotRebuilt, EntityState, EventCursor, EventStream, Events,
-    Explanation, Failed, FailedBelow, FailedCompensation, FailedOutcome, FailedStep, FailureSummary,
-    FindRuns, FormerHandler, Handle, HandlerLimits, Health, HierarchyId, Intervention, IntoPauseTarget,
-    JoinWait, Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, Limit, LimitKey, ListCursor,
-    ListFormerHandlers, ListHandlers, ListRequest, ListSchedules, Migrate, Named, NoResult, Outcome, Pause,
-    PauseTarget, Paused, Prune, Pruned, QueueLength, Rate, ReadTree, RebuildEntities, RebuiltEntities,
-    RecordedEvent, Redeliver, Redelivered, RegisteredHandler, RegisteredSchedule, RegisteredWorker,
-    RelaunchAnswer, RepairAnswer, Reply, Request, Resume, Retire, Retired, Retry, RetryTarget,
-    RollbackAnswer, RollbackFailure, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunEvent,
-    RunExplanation, RunId, RunInfo, RunPage, RunPhase, RunRequest, RunState, RunSummary, RunValue,
-    RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SignalAnswer, SqlEntity,
-    Status, Step, StepEnd, StepLaunch, StopSignal, StuckRun, Subscribed, Tick, Topology, TopologyBuild,
-    TopologyHandler, TopologyService, Tree, Undeletable, UnhandledMessage, UniqueLaunch, WaitKind,
-    WaitReason, WaitingMember, Wanted, When, WorkerInfo, WorkerSaga, migrate, migration_files,
+    Affected, ArchiveBatch, BadCursor, Bar, BarKind, Builder, CancelAnswer, CancellationRequest, Child,
+    ChildOutcome, Command, CommandHandle, CommandState, Decider, Drained, Emit, EndedPause, EngineState,
+    EntityEvent, EntityEvents, EntityNotRebuilt, EntityState, Failed, FailedCompensation, FailedOutcome,
+    FailedStep, FormerHandler, Handle, HandlerLimits, Health, HierarchyId, Intervention, IntoPauseTarget,
+    Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, Limit, ListCursor, ListFormerHandlers,
+    ListHandlers, ListRequest, ListSchedules, Migrate, Named, NoResult, Outcome, Pause, PauseTarget, Paused,
+    Prune, Pruned, QueueLength, Rate, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered,
+    RegisteredHandler, RegisteredSchedule, RegisteredWorker, RelaunchAnswer, RepairAnswer, Reply, Request,
+    Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunCursor, RunEvent, RunId,
+    RunInfo, RunPhase, RunRequest, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal,
+    SetPause, SetupError, SignalAnswer, SqlEntity, Status, Step, StepEnd, StepLaunch, StopSignal, StuckRun,
+    Subscribed, Tick, Topology, TopologyBuild, TopologyHandler, TopologyService, Tree, Undeletable,
+    UnhandledMessage, UniqueLaunch, WaitingMember, Wanted, When, WorkerSaga, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use scoop::{FindRuns, RunPhase, Scoop, WaitKind};
+use scoop::operate::OperateExt as _;
+use scoop::operate::{FindRuns, WaitKind};
+use scoop::{RunPhase, Scoop};
 use tower::ServiceExt as _;
 
 use crate::bench::Bench;
@@ -74,7 +76,7 @@ async fn web_pages(client: &Scoop) -> Outcome<Vec<(String, Duration)>> {
     ]
     .map(str::to_owned)
     .into();
-    for run in client.runs().page(1).await?.runs {
+    for run in client.operate().runs().list().page(1).await?.runs {
         let handler = &run.handler;
         paths.extend([
             format!("/runs/{}", run.run),
@@ -105,11 +107,11 @@ async fn web_pages(client: &Scoop) -> Outcome<Vec<(String, Duration)>> {
 
 /// The times of the pages of each list, of explanations, of counts, and of lookups by a unique key that was not used.
 async fn pages(client: &Scoop) -> Outcome<Vec<(&'static str, Vec<Duration>)>> {
-    let first = client.runs().page(1).await?;
+    let first = client.operate().runs().list().page(1).await?;
     let Some(run) = first.runs.first() else { return Err("no run is left in the database".into()) };
     let (handler, topic) = (&run.handler, &run.topic);
     let two_weeks_ago = SystemTime::now() - Duration::from_hours(14 * 24);
-    let runs = || client.runs();
+    let runs = || client.operate().runs().list();
     let lists: [(&str, FindRuns); 12] = [
         ("all", runs()),
         ("handler", runs().handler(handler)),
@@ -144,10 +146,10 @@ async fn pages(client: &Scoop) -> Outcome<Vec<(&'static str, Vec<Duration>)>> {
     let (mut explanations, mut counts, mut keys) = (vec![], vec![], vec![]);
     for nth in 0..PAGES {
         let begun = Instant::now();
-        client.explain(run.run).await?;
+        client.operate().runs().explain(run.run).await?;
         explanations.push(begun.elapsed());
         let begun = Instant::now();
-        client.counts().await?;
+        client.operate().runs().count().await?;
         counts.push(begun.elapsed());
         let begun = Instant::now();
         if client.find_topic_by_key(topic, &format!("key {nth}")).await.is_ok() {

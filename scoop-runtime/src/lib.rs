@@ -18,14 +18,19 @@ mod completion;
 mod engine;
 mod unhandled;
 
-// Decisions without IO: states of entities, and repairs. The report of a hierarchy. Lists of runs.
+// Decisions without IO: states of entities, and repairs. The report of a hierarchy.
 mod entity_fold;
-mod find;
 mod repair;
 mod tree;
 
+// Plain values that the layers share.
+mod model;
+
 // Runs and their history: PostgreSQL, or the memory of the program.
 mod store;
+
+#[doc(hidden)]
+pub mod internal;
 
 // Settings, errors, and everything that is logged.
 mod error;
@@ -54,23 +59,19 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Affected, ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, CountRuns, Drained,
-    EntityEvent, EntityEvents, EntityNotRebuilt, EntityState, EventStream, Events, FindRuns, Handle, Health,
-    Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem,
-    ListRequest, ListSchedules, Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree,
-    RebuildEntities, RebuiltEntities, Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire,
-    Retired, RollbackAnswer, RollbackFailure, RunPage, Scoop, SendSignal, SetPause, SignalAnswer, Status,
-    StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService, Undeletable, migrate,
-    migration_files,
+    Affected, ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, Drained, EntityEvent,
+    EntityEvents, EntityNotRebuilt, EntityState, Handle, Health, Keep, KeptHierarchies, Launch, LaunchAll,
+    LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem, ListRequest, ListSchedules, Migrate, Outcome,
+    PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered,
+    RelaunchAnswer, Request, Resume, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, SendSignal,
+    SetPause, SignalAnswer, Status, StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService,
+    Undeletable, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
-pub use find::{
-    Activity, ActivitySpan, BadCursor, BadEventCursor, Content, Delay, EntityContents, EntityEventContents,
-    EventCursor, Explanation, FailedBelow, FailureSummary, JoinWait, LimitKey, ListCursor, RecordedEvent,
-    RegisteredWorker, RunContents, RunCount, RunCounts, RunCursor, RunDurations, RunExplanation, RunPhase,
-    RunPosition, RunRequest, RunSummary, RunValue, WaitKind, WaitReason, WorkerInfo, WorkerSaga,
-};
+pub use model::cursor::{BadCursor, ListCursor, RunCursor};
+pub use model::run::{RunPhase, RunRequest};
+pub use model::worker::{RegisteredWorker, WorkerSaga};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};

@@ -10,6 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, stream};
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{HierarchyId, Scoop};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, WeakSender};
@@ -67,7 +68,7 @@ impl Live {
         *changed = Some(sender.downgrade());
         let (scoop, stopped) = (self.scoop.clone(), self.stopped.clone());
         tokio::spawn(async move {
-            let mut events = scoop.events().without_failures().follow();
+            let mut events = scoop.operate().events().without_failures().follow();
             loop {
                 tokio::select! {
                     event = events.next() => match event {

@@ -1,7 +1,5 @@
 //! Guarantees to users beyond the rows that the conformance tests compare, on a database in memory.
 
-#[path = "../it/behaviour/activity.rs"]
-mod activity;
 #[path = "../it/behaviour/at_most_once.rs"]
 mod at_most_once;
 #[path = "../it/behaviour/attempts_changed.rs"]
@@ -15,36 +13,22 @@ mod commands;
 mod commands_authorized;
 #[path = "../it/behaviour/commands_below.rs"]
 mod commands_below;
-#[path = "../it/behaviour/contents.rs"]
-mod contents;
 #[path = "../it/behaviour/endless.rs"]
 mod endless;
 #[path = "../it/behaviour/entity_streams.rs"]
 mod entity_streams;
 #[path = "../it/behaviour/error_queue.rs"]
 mod error_queue;
-#[path = "../it/behaviour/explained.rs"]
-mod explained;
-#[path = "../it/behaviour/finding.rs"]
-mod finding;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
-#[path = "../it/behaviour/followed.rs"]
-mod followed;
 #[path = "../it/behaviour/idempotency_keys.rs"]
 mod idempotency_keys;
 #[path = "../it/behaviour/joined.rs"]
 mod joined;
 #[path = "../it/behaviour/keys_changed.rs"]
 mod keys_changed;
-#[path = "../it/behaviour/limits.rs"]
-mod limits;
-#[path = "../it/behaviour/limits_by_key.rs"]
-mod limits_by_key;
 #[path = "../it/behaviour/limits_queue.rs"]
 mod limits_queue;
-#[path = "../it/behaviour/limits_rate.rs"]
-mod limits_rate;
 #[path = "../it/behaviour/long_loops.rs"]
 mod long_loops;
 #[path = "../it/behaviour/misused_steps.rs"]
@@ -55,18 +39,10 @@ mod names;
 mod no_handler;
 #[path = "../it/behaviour/panics.rs"]
 mod panics;
-#[path = "../it/behaviour/paused.rs"]
-mod paused;
-#[path = "../it/behaviour/priorities.rs"]
-mod priorities;
 #[path = "../it/behaviour/read_back.rs"]
 mod read_back;
 #[path = "../it/behaviour/redelivered.rs"]
 mod redelivered;
-#[path = "../it/behaviour/relaunch.rs"]
-mod relaunch;
-#[path = "../it/behaviour/repair/mod.rs"]
-mod repair;
 #[path = "../it/behaviour/replies_last_step.rs"]
 mod replies_last_step;
 #[path = "../it/behaviour/replies_to_clients.rs"]
@@ -85,8 +61,6 @@ mod rollback_requests;
 mod several_topics;
 #[path = "../it/behaviour/sleeping.rs"]
 mod sleeping;
-#[path = "../it/behaviour/stuck.rs"]
-mod stuck;
 #[path = "../it/behaviour/timelines.rs"]
 mod timelines;
 #[path = "../it/behaviour/trees.rs"]
@@ -98,6 +72,7 @@ mod types_changed;
 #[path = "../it/behaviour/untyped.rs"]
 mod untyped;
 
+use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use scoop_core::{Definition, RecordedStep, StepDefinition};
-use scoop_runtime::{RunPosition, Scoop};
+use scoop_operate::OperateExt as _;
+use scoop_operate::RunPosition;
+use scoop_runtime::Scoop;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +72,7 @@ pub(crate) async fn check(scoop: &Scoop, output: Output, args: CheckArgs) -> Res
     let handlers: Vec<_> = names.keys().map(|name| (*name).clone()).collect();
     let definitions: BTreeMap<_, _> =
         lock.sagas.iter().map(|(name, saga)| (name, definition(name, &saga.steps))).collect();
-    let positions = scoop.run_positions(&handlers).await?;
+    let positions = scoop.operate().runs().positions(&handlers).await?;
     let mut stranded = BTreeMap::new();
     for position in &positions {
         let name = names[&position.handler];

@@ -1,7 +1,9 @@
 //! `scoop contents`
 
 use scoop_core::{Escaped, visible_step};
-use scoop_runtime::{Content, Named, RunId, RuntimeError, Scoop, Wanted};
+use scoop_operate::Content;
+use scoop_operate::OperateExt as _;
+use scoop_runtime::{Named, RunId, RuntimeError, Scoop, Wanted};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -57,12 +59,12 @@ impl<'a> From<&'a Content> for ContentRecord<'a> {
 
 /// Shows the contents.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> Result<Exit, Fault> {
-    let explanation = scoop.explain(args.run).await?;
+    let explanation = scoop.operate().runs().explain(args.run).await?;
     let (Named::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
         let (id, named) = (args.run.uuid(), explanation.named.clone());
         return Err(RuntimeError::WrongId { id, named, wanted: Wanted::Run }.into());
     };
-    let contents = scoop.contents(&explained.run).await?;
+    let contents = scoop.operate().runs().contents(&explained.run).await?;
     if output.json {
         let values = contents.values.iter().map(|value| ValueRecord {
             step: value.step.as_deref(),

@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 
-use scoop_runtime::{RunCount, Scoop};
+use scoop_operate::OperateExt as _;
+use scoop_operate::RunCount;
+use scoop_runtime::Scoop;
 use serde::Serialize;
 
 use crate::fault::{Exit, Fault};
@@ -58,7 +60,7 @@ pub(super) fn shown<'a>(counts: impl IntoIterator<Item = &'a RunCount>) -> Strin
 
 /// Shows the counts.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Result<Exit, Fault> {
-    let counts = scoop.counts();
+    let counts = scoop.operate().runs().count();
     let counts = if args.exact { counts.exact() } else { counts };
     let counts = args.since.map_or(counts.clone(), |since| counts.since(since)).await?;
     let all = || counts.unfinished.iter().chain(&counts.finished);

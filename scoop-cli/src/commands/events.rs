@@ -3,7 +3,9 @@
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-use scoop_runtime::{EventCursor, HierarchyId, Scoop};
+use scoop_operate::EventCursor;
+use scoop_operate::OperateExt as _;
+use scoop_runtime::{HierarchyId, Scoop};
 use serde::Serialize;
 
 use super::records::EventRecord;
@@ -59,7 +61,7 @@ fn place(text: &str) -> Result<EventCursor, String> {
 /// Shows the events.
 pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> Result<Exit, Fault> {
     let EventsArgs { follow, handler, hierarchy, count, after, since } = args;
-    let mut events = scoop.events().after(after);
+    let mut events = scoop.operate().events().after(after);
     let by_default = !follow && after.is_none();
     if let Some(begin) = since.or_else(|| SystemTime::now().checked_sub(SINCE).filter(|_| by_default)) {
         events = events.since(begin);

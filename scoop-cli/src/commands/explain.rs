@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use scoop_core::Priority;
 use scoop_core::wait::MessageWait;
-use scoop_runtime::{
-    Delay, Explanation, FailedBelow, RunExplanation, RunId, RunRequest, Scoop, WaitKind, WaitReason,
-};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{Delay, Explanation, FailedBelow, RunExplanation, WaitKind, WaitReason};
+use scoop_runtime::{RunId, RunRequest, Scoop};
 use serde::Serialize;
 
 use super::pause::PauseRecord;
@@ -248,7 +248,7 @@ impl<'a> From<&'a RunExplanation> for ExplanationRecord<'a> {
 
 /// Writes what each run waits for, and the commands that end a wait for an operator.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Result<Exit, Fault> {
-    let explanation: Explanation = scoop.explain(args.target.id(scoop).await?).await?;
+    let explanation: Explanation = scoop.operate().runs().explain(args.target.id(scoop).await?).await?;
     if output.json {
         explanation.runs.iter().try_for_each(|run| output.record(&ExplanationRecord::from(run)))?;
     } else {
@@ -286,7 +286,8 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     use scoop_core::SignalKey;
-    use scoop_runtime::{LimitKey, RunPhase};
+    use scoop_operate::LimitKey;
+    use scoop_runtime::RunPhase;
     use uuid::Uuid;
 
     use super::*;

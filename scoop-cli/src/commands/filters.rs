@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use scoop_runtime::{FindRuns, PauseTarget, RunPhase, Scoop, WaitKind};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{FindRuns, WaitKind};
+use scoop_runtime::{PauseTarget, RunPhase, Scoop};
 
 use super::names;
 use super::runs::PAGE_MAX;
@@ -71,7 +73,7 @@ impl Filters {
 
     /// The list of the runs that pass.
     pub(super) fn query(&self, scoop: &Scoop) -> FindRuns {
-        let mut query = scoop.runs();
+        let mut query = scoop.operate().runs().list();
         if let Some(handler) = &self.handler {
             query = query.handler(handler);
         }
@@ -104,12 +106,12 @@ impl Filters {
             names::check(scoop, &target).await?;
         }
         let Some(code) = &self.failed_with else { return Ok(()) };
-        let known = scoop.runs().failed_with(code).page(1).await?;
+        let known = scoop.operate().runs().list().failed_with(code).page(1).await?;
         if !known.runs.is_empty() || known.next.is_some() {
             return Ok(());
         }
         let failed = [RunPhase::RolledBack, RunPhase::RollbackFailed];
-        let failed = failed.into_iter().fold(scoop.runs(), FindRuns::state);
+        let failed = failed.into_iter().fold(scoop.operate().runs().list(), FindRuns::state);
         let codes = failed.page(PAGE_MAX).await?.runs.into_iter().filter_map(|run| Some(run.failure?.code));
         let hint = instead_of_code(code, &codes.collect()).unwrap_or_default();
         Err(Fault::NotFound(format!("no failure has the code `{code}`{hint}")))

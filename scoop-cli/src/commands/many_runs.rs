@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use scoop_core::Escaped;
+use scoop_operate::RunSummary;
 use scoop_runtime::{
     CancelAnswer, HierarchyId, RelaunchAnswer, RepairAnswer, Request, RollbackAnswer, RunId, RunPhase,
-    RunRequest, RunSummary, RuntimeError, Scoop,
+    RunRequest, RuntimeError, Scoop,
 };
 use serde::Serialize;
 use uuid::Uuid;

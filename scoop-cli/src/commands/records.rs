@@ -1,10 +1,8 @@
 //! The JSON of runs, failures and events. The fields are documented in `docs/command_line.md`; they stay as they are.
 
 use scoop_core::{EventKind, Failure, SignalKey};
-use scoop_runtime::{
-    FailureSummary, Intervention, RecordedEvent, RunEvent, RunInfo, RunState, RunSummary, Tree,
-    UnhandledMessage, WorkerInfo,
-};
+use scoop_operate::{FailureSummary, RecordedEvent, RunSummary, WorkerInfo};
+use scoop_runtime::{Intervention, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 use serde::Serialize;
 use uuid::Uuid;
 

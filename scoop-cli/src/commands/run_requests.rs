@@ -1,10 +1,9 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip`, `resolve` and `relaunch`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_runtime::{
-    Explanation, Named, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop, WaitReason,
-    Wanted,
-};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{Explanation, WaitReason};
+use scoop_runtime::{Named, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop, Wanted};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -247,7 +246,7 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
 
 /// The text of the answer that runs below come first, with these and the command for the first.
 async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
-    let reasons = scoop.explain(run).await?.runs.into_iter().map(|run| run.reason);
+    let reasons = scoop.operate().runs().explain(run).await?.runs.into_iter().map(|run| run.reason);
     let (mut below, mut more) = (vec![], "");
     for reason in reasons {
         if let WaitReason::Operator { failed_below, has_more_below, .. } = reason {
@@ -319,7 +318,7 @@ async fn describe_object(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<Stri
 
 /// Looks at the object of the id. That of another kind of object is an error, as it is for the request.
 async fn explain_object(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<Explanation, Fault> {
-    let explained = scoop.explain(id).await?;
+    let explained = scoop.operate().runs().explain(id).await?;
     let is_wanted = match explained.named {
         Named::Run { .. } => true,
         Named::Hierarchy { .. } => wanted != Wanted::Run,

@@ -1,7 +1,8 @@
 //! `scoop runs`
 
 use comfy_table::Cell;
-use scoop_runtime::{RunCursor, RunSummary, Scoop};
+use scoop_operate::RunSummary;
+use scoop_runtime::{RunCursor, Scoop};
 use serde::Serialize;
 
 use super::filters::Filters;

@@ -20,7 +20,7 @@ use crate::engine::current_step;
 use crate::store::{HandlerOutcome, MessageStatus, Store, Waited};
 use crate::tree::Extent;
 use crate::util::patience::{GivenUp, Trial};
-use crate::{HierarchyId, RunSummary, RuntimeError, Scoop, Tree};
+use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// Grace period before polling a hierarchy that this process launched and executes. It has hardly ended before; an
 /// earlier end arrives as a notification.
@@ -152,10 +152,10 @@ impl Handle {
         Self { scoop, root, message, local_start: None, is_earlier: Some(false) }
     }
 
-    /// The part of a hierarchy that begins with the message of this run. Unlike [`Scoop::find`], it needs no record of a launch.
+    /// The part of a hierarchy that begins with this message. Unlike [`Scoop::find`], it needs no record of a launch.
     #[doc(hidden)]
-    pub fn of_run(scoop: &Scoop, run: &RunSummary) -> Self {
-        Self::new(scoop.clone(), run.hierarchy.uuid(), run.message_id)
+    pub fn of_message(scoop: &Scoop, hierarchy: HierarchyId, message: Uuid) -> Self {
+        Self::new(scoop.clone(), hierarchy.uuid(), message)
     }
 
     /// The same, with the launch of the hierarchy in this process.

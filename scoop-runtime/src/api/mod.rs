@@ -12,6 +12,7 @@ mod scoop;
 // Launches, and the hierarchies that follow from them.
 mod command;
 mod entity_events;
+mod find_by_key;
 mod handle;
 mod health;
 mod launch;
@@ -23,13 +24,7 @@ mod requests;
 mod signal;
 
 // Operators.
-mod activity;
 mod archive;
-mod contents;
-mod count_runs;
-mod explain;
-mod find_runs;
-mod follow;
 mod joins;
 mod keep;
 mod list_handlers;
@@ -46,10 +41,7 @@ pub use archive::ArchiveBatch;
 pub(crate) use archive::{Archive, ArchiveError};
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
-pub use count_runs::CountRuns;
 pub use entity_events::{EntityEvent, EntityEvents};
-pub use find_runs::{FindRuns, RunPage};
-pub use follow::{EventStream, Events};
 pub use handle::{Handle, Outcome, RollbackFailure, Status};
 pub use health::Health;
 #[cfg(feature = "in-memory")]

@@ -48,7 +48,8 @@ mod vitals;
 mod wakeups;
 
 pub(crate) use local_start::{launch, send_signal};
-pub(crate) use shared::{Engine, IDENTIFIER_PREFIX};
+pub(crate) use shared::Engine;
+pub use shared::IDENTIFIER_PREFIX;
 pub use step_stop_signals::StopSignal;
 pub(crate) use tasks::start;
 pub(crate) use user_code::boundary;

@@ -36,7 +36,7 @@ use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
 /// programs.
-pub(crate) const IDENTIFIER_PREFIX: &str = "scoop-rs:";
+pub const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 
 /// The pause of a task of the engine after the database failed.
 pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);

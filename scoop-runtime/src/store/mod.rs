@@ -48,8 +48,13 @@ pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
-    ConnectionSettings, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema, Sessions,
-    StepTransaction, StepTransactions, check, files, low_limit, migrate, refusal, roll_back, unfit_tables,
+    ConnectionSettings, FetchExt, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema,
+    Sessions, StepTransaction, StepTransactions, check, files, low_limit, migrate, refusal, roll_back,
+    unfit_tables,
+};
+pub use postgres::{
+    concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate, serial,
+    stored_time, time, time_if_any, without_comments,
 };
 pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
@@ -96,11 +101,7 @@ use self::entity::{
     StoredEntityEvent,
 };
 use crate::api::{Keep, Undeletable};
-use crate::find::{
-    ContentsKey, CountLimits, Counted, CountedSpan, EndedPlace, EntityEventRow, EntityRow, EventFilter,
-    EventWindow, FollowedPage, Horizon, PageSize, Part, RegisteredWorker, RunFacts, RunFilter, RunPosition,
-    StoredContents,
-};
+use crate::model::worker::RegisteredWorker;
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::launches::StepTopic;
@@ -451,73 +452,6 @@ storage! {
         async fn is_reachable(&self, root: Uuid, message: Uuid) -> bool;
     }
 
-    /// Lists of runs.
-    trait FindStorage {
-        /// Unfinished runs with ids below `after`, newest first.
-        async fn unfinished_runs(&self, filter: &RunFilter, after: Option<Uuid>, page: PageSize) -> Part<Uuid>;
-
-        /// Runs that ended before `after`, latest end first.
-        async fn finished_runs(
-            &self, filter: &RunFilter, after: Option<EndedPlace>, page: PageSize,
-        ) -> Part<EndedPlace>;
-
-        /// What is known of a run of this hierarchy, to explain what it waits for.
-        async fn run_facts(&self, root: Uuid, run: Uuid) -> Option<RunFacts>;
-
-        /// The registered workers, the oldest first.
-        async fn listed_workers(&self) -> Vec<RegisteredWorker>;
-
-        /// The unfinished runs, counted by handler and state; all of them, or up to a limit of each at least.
-        async fn unfinished_counts(&self, limits: CountLimits) -> Counted;
-
-        /// The unfinished runs of these handlers by the step after which they are; up to a limit of each handler at least.
-        async fn run_positions(&self, handlers: &[String], limit: usize) -> Vec<RunPosition>;
-
-        /// The ends of runs since a time, counted by handler and kind; all of them, or up to a limit of each.
-        async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> Counted;
-
-        /// The first `limit` events of each span between two of these times, counted.
-        async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> Vec<CountedSpan>;
-
-        /// The durations of runs that have committed since a time: of the newest ones, so many of each handler, and those of the first
-        /// handlers by name.
-        async fn run_durations(&self, since: OffsetDateTime, of_each: usize) -> Vec<(String, Duration)>;
-    }
-
-    /// Messages, values and entities, for operators: without the types of the program.
-    trait ContentStorage {
-        /// The stored names of the fields that are redacted.
-        async fn redacted_fields(&self) -> BTreeSet<String>;
-
-        /// The contents of each of these runs, with up to so many values.
-        async fn run_contents(&self, runs: &[ContentsKey], values_max: usize) -> Vec<StoredContents>;
-
-        /// The names of entities.
-        async fn entity_names(&self, limit: u32) -> Vec<String>;
-
-        /// As `entity_keys`, of a name that no type of this program may have.
-        async fn named_entity_keys(&self, name: &str, after: &str, limit: u32) -> Vec<String>;
-
-        /// As `entity`, of a name that no type of this program may have, and with a state that it may be unable to read.
-        async fn entity_row(&self, name: &str, key: &str) -> Option<EntityRow>;
-
-        /// As `entity_events`, of a name that no type of this program may have, and with payloads that it may be unable to read.
-        async fn entity_event_rows(&self, name: &str, key: &str, after: i64, limit: u32) -> Vec<EntityEventRow>;
-    }
-
-    /// The record, for followers.
-    trait FollowStorage {
-        /// The end of the record.
-        async fn event_horizon(&self) -> Horizon;
-
-        /// A time before all open transactions began that write: what they and later ones write is later. A horizon that is read
-        /// after it has these transactions.
-        async fn oldest_transaction(&self) -> OffsetDateTime;
-
-        /// The first events in this window, in the order of their ids.
-        async fn events(&self, window: &EventWindow, filter: &EventFilter) -> FollowedPage;
-    }
-
     /// Cancellation, and rollback of finished runs.
     trait RequestStorage {
         /// The run or message with this id.
@@ -646,6 +580,9 @@ storage! {
 
         /// The handlers that are not registered any more, by topic and saga; up to `limit`, or all.
         async fn former_handlers(&self, limit: Option<u32>) -> Vec<FormerHandler>;
+
+        /// Lists the registered workers.
+        async fn listed_workers(&self) -> Vec<RegisteredWorker>;
 
         /// The definitions that living workers have of these sagas, each with its topic and saga.
         async fn living_definitions(&self, of: Pairs<'_>) -> Vec<(String, String, i32)>;

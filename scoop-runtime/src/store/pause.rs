@@ -155,7 +155,8 @@ impl Pause {
     }
 
     /// The requester, the time and the reason, in a few words; `now` is the time of reading.
-    pub(crate) fn in_words(&self, now: Option<SystemTime>) -> String {
+    #[doc(hidden)]
+    pub fn in_words(&self, now: Option<SystemTime>) -> String {
         let until = self.until.map_or_else(String::new, |until| format!(", until {}", ahead(until, now)));
         let reason = self.reason.as_ref().map_or_else(String::new, |why| format!(": {}", Escaped(why)));
         format!(

@@ -41,7 +41,8 @@ impl RowState {
         [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck, Self::Failed];
 
     /// The label of the state in the type `scoop.run_state`.
-    pub(crate) const fn as_str(self) -> &'static str {
+    #[doc(hidden)]
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Running => "running",
@@ -336,6 +337,9 @@ pub(crate) struct Reconciled {
     /// The handlers of the runs that were waiting although no child was left, and are ready now.
     pub(crate) woken: Vec<String>,
 }
+
+/// How many of the failed runs that come before a failed one are named.
+pub(crate) const FIRST_MAX: u8 = 10;
 
 /// How many attempts of a run may have an unknown result before its next event; with the last one the run is stuck.
 /// With the pauses of the engine that takes about a minute or more.

@@ -10,7 +10,7 @@ use super::{
     CancellationRequest, PASSED, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd,
 };
 use crate::Intervention;
-use crate::find::QUEUED_MIN;
+use crate::model::run::QUEUED_MIN;
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, strategy, system_time, utc, utc_if_known};
 

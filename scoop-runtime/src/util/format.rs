@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use time::OffsetDateTime;
 
-pub(crate) fn system_time(time: OffsetDateTime) -> SystemTime {
+/// The time in the type of the standard library.
+pub fn system_time(time: OffsetDateTime) -> SystemTime {
     time.into()
 }
 
@@ -52,13 +53,13 @@ pub fn humane(duration: Duration) -> String {
 }
 
 /// Whom a run waits for by a strategy, and until when.
-pub(crate) fn strategy(message: &MessageWait, now: Option<SystemTime>) -> String {
+pub fn strategy(message: &MessageWait, now: Option<SystemTime>) -> String {
     let until = message.plan.until().map(|until| format!(", until {}", ahead(until.into(), now)));
     format!("{message}{}", until.unwrap_or_default())
 }
 
 /// Formats the time and its distance from `now`.
-pub(crate) fn ahead(time: SystemTime, now: Option<SystemTime>) -> String {
+pub fn ahead(time: SystemTime, now: Option<SystemTime>) -> String {
     let left = now.and_then(|now| time.duration_since(now).ok()).filter(|left| !left.is_zero());
     let left = left.map_or_else(String::new, |left| format!(" (in {})", humane(left)));
     format!("{}{left}", utc(time))

@@ -155,6 +155,19 @@ pub enum Named {
     },
 }
 
+impl Named {
+    /// The hierarchy of the object of this id, and its runs, as far as they are named.
+    #[doc(hidden)]
+    pub fn runs_of(&self, id: Uuid) -> (HierarchyId, Vec<RunId>) {
+        let ids = |runs: &[(RunId, String)]| runs.iter().map(|(run, _)| *run).collect();
+        match self {
+            Self::Hierarchy { runs } => (id.into(), ids(runs)),
+            Self::Run { hierarchy, .. } => (*hierarchy, vec![id.into()]),
+            Self::Message { hierarchy, runs } => (*hierarchy, ids(runs)),
+        }
+    }
+}
+
 /// The maximum number of runs in the description of an object.
 pub(crate) const RUNS_NAMED: u32 = 5;
 

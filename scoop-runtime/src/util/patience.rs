@@ -20,7 +20,7 @@ use crate::{RuntimeError, SetupError};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A time that no program waits for. An instant after a longer one may be none.
-pub(crate) const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+pub const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The number of retries without a pause: each detects another dead connection.
 const IMMEDIATE: u32 = 3;
@@ -51,7 +51,8 @@ struct CurrentAttempt {
 
 /// Whether an operation is attempted for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub enum Attempt {
+    /// The first one.
     First,
     /// The outcome of an earlier attempt may be unknown.
     Repeat,
@@ -77,13 +78,14 @@ pub(crate) struct Trial {
 
 /// An operation that was given up.
 #[derive(Debug)]
-pub(crate) struct GivenUp {
+pub struct GivenUp {
     pub(crate) attempts: u32,
     pub(crate) waited: Duration,
     pub(crate) patience: Duration,
     /// An attempt may have been committed.
     pub(crate) in_doubt: bool,
-    pub(crate) source: sqlx::Error,
+    /// The last error.
+    pub source: sqlx::Error,
 }
 
 impl Trial {
@@ -231,7 +233,7 @@ impl Trial {
 
 impl GivenUp {
     /// The error for users.
-    pub(crate) fn error(doing: &'static str) -> impl FnOnce(Self) -> RuntimeError {
+    pub fn error(doing: &'static str) -> impl FnOnce(Self) -> RuntimeError {
         move |given_up| {
             let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = given_up;
             if let Some(what) = is_without_tables(&source) {

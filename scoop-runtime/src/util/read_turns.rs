@@ -75,7 +75,7 @@ impl ReadTurns {
 }
 
 /// Whether a read was given up since others had all turns.
-pub(crate) fn is_out_of_turns(error: &sqlx::Error) -> bool {
+pub fn is_out_of_turns(error: &sqlx::Error) -> bool {
     let sqlx::Error::Io(error) = error else { return false };
     error.get_ref().is_some_and(|source| source.is::<ReadsBusy>())
 }

@@ -10,33 +10,33 @@ use time::macros::datetime;
 /// A time as the server stores it: microseconds since the beginning of the year 2000. The server has times that Rust does
 /// not have. Such a time is read as the nearest one of the years 1 to 9999, and bound as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct StoredTime(i64);
+pub struct StoredTime(i64);
 
 impl StoredTime {
     const ZERO: OffsetDateTime = datetime!(2000-01-01 00:00 UTC);
     const EARLIEST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
     /// There are later times in that year: calculations with this one do not overflow.
-    pub(crate) const LATEST: OffsetDateTime = datetime!(9999-12-31 00:00 UTC);
+    pub const LATEST: OffsetDateTime = datetime!(9999-12-31 00:00 UTC);
 
     /// The nearest time of the years 1 to 9999.
-    pub(crate) fn time(self) -> OffsetDateTime {
+    pub fn time(self) -> OffsetDateTime {
         let time = Self::ZERO.checked_add(time::Duration::microseconds(self.0));
         let time = time.unwrap_or(if self.0 < 0 { Self::EARLIEST } else { Self::LATEST });
         time.clamp(Self::EARLIEST, Self::LATEST)
     }
 
     /// Microseconds since the beginning of the year 2000.
-    pub(crate) const fn micros(self) -> i64 {
+    pub const fn micros(self) -> i64 {
         self.0
     }
 
     /// The time so many microseconds after the beginning of the year 2000.
-    pub(crate) const fn from_micros(micros: i64) -> Self {
+    pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
     /// The time, unless it is outside of the years 1 to 9999.
-    pub(crate) fn exact(self) -> Option<OffsetDateTime> {
+    pub fn exact(self) -> Option<OffsetDateTime> {
         Some(self.time()).filter(|time| Self::from(*time) == self)
     }
 }

@@ -11,11 +11,11 @@ use crate::RuntimeError;
 
 /// An interval that contains the server's current time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
+pub struct Now {
     /// A lower bound of the time: anything due by then is due.
-    pub(crate) earliest: OffsetDateTime,
+    pub earliest: OffsetDateTime,
     /// An upper bound of the time: anything after it is in the future.
-    pub(crate) latest: OffsetDateTime,
+    pub latest: OffsetDateTime,
 }
 
 /// A point in time: a duration from now, or an instant.
@@ -51,7 +51,8 @@ impl From<SystemTime> for When {
 
 impl When {
     /// The instant; `now` is the time of the server's clock.
-    pub(crate) fn instant(self, now: OffsetDateTime) -> Result<OffsetDateTime, RuntimeError> {
+    #[doc(hidden)]
+    pub fn instant(self, now: OffsetDateTime) -> Result<OffsetDateTime, RuntimeError> {
         let instant = match self {
             Self::In(duration) => {
                 time::Duration::try_from(duration).ok().and_then(|duration| now.checked_add(duration))

@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{
     CancelAnswer, HierarchyId, Named, RelaunchAnswer, RepairAnswer, RollbackAnswer, RunRequest, Scoop,
     SignalAnswer,
@@ -307,7 +308,7 @@ async fn ask(
     headers: &HeaderMap,
     (action, id, filled, error): (Action, Uuid, Filled, Option<Mistake>),
 ) -> Response {
-    let explanation = match web.scoop.explain(id).await {
+    let explanation = match web.scoop.operate().runs().explain(id).await {
         Ok(explanation) => explanation,
         Err(error) => return Fault::Runtime(error).page(&base.0),
     };
@@ -334,7 +335,7 @@ async fn request(
     payload: Option<Value>,
     entered: &Entered,
 ) -> Result<(&'static str, bool), Fault> {
-    let is_run = matches!(scoop.explain(id).await?.named, Named::Run { .. });
+    let is_run = matches!(scoop.operate().runs().explain(id).await?.named, Named::Run { .. });
     let (name, reason) = (&*entered.name, &*entered.reason);
     let answer = match action {
         Action::Cancel => scoop.cancel(id, reason).source(name).without_place().await?.name(),

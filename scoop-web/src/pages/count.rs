@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::iter::Sum;
 
-use scoop_runtime::RunCount;
+use scoop_operate::RunCount;
 
 /// A number of runs.
 #[derive(Clone, Copy, Default)]

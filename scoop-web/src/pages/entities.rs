@@ -5,7 +5,8 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::EntityContents;
+use scoop_operate::EntityContents;
+use scoop_operate::OperateExt as _;
 
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
@@ -64,19 +65,19 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<EntitiesPage, F
     let (name, key) = (fields.last("name").unwrap_or_default(), fields.last("key").unwrap_or_default());
     let after = fields.last("after").unwrap_or_default();
     let address = |pairs: &[(&str, &str)]| format!("{}/entities{}", base.0, query(pairs.iter().copied()));
-    let names = web.scoop.entity_names().await?;
+    let names = web.scoop.operate().entities().names().await?;
     let has_more_names = names.len() > NAMES_SHOWN;
     let link = |it: &String| Link { text: line(it), href: address(&[("name", it)]), is_shown: it == name };
     let names = names.iter().take(NAMES_SHOWN).map(link).collect();
     let (mut keys, mut more_keys, mut entity) = (vec![], None, None);
     if !name.is_empty() && key.is_empty() {
-        keys = web.scoop.entity_keys(name, after).await?;
+        keys = web.scoop.operate().entities().keys(name, after).await?;
         let last = keys.last().filter(|_| keys.len() >= KEYS_OF_A_PAGE);
         more_keys = last.map(|last| address(&[("name", name), ("after", last)]));
     } else if !name.is_empty() {
         let version = if after.is_empty() { Ok(0) } else { after.parse() };
         let version = version.map_err(|_| Fault::BadRequest("`after` is the version of an event".into()))?;
-        entity = web.scoop.entity_contents(name, key, version).await?;
+        entity = web.scoop.operate().entities().contents(name, key, version).await?;
     }
     let keys = keys.iter().map(|key| Link {
         text: line(key),

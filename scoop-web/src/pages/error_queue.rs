@@ -7,7 +7,9 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_core::{Failure, Message as _};
-use scoop_runtime::{Content, Failed, RegisteredHandler, RunCursor, RunSummary};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{Content, RunSummary};
+use scoop_runtime::{Failed, RegisteredHandler, RunCursor};
 
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
@@ -114,9 +116,9 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
         let (rows, next, first) = Default::default();
         return Ok(QueuePage { frame, queues, next_queues, first_queues, rows, next, first });
     };
-    let runs = web.scoop.runs().handler(&*shown.handler).topic(&*shown.topic);
+    let runs = web.scoop.operate().runs().list().handler(&*shown.handler).topic(&*shown.topic);
     let page = runs.page(PAGE_SIZE).after(place).await?;
-    let messages = web.scoop.messages_of(&page.runs).await?;
+    let messages = web.scoop.operate().runs().messages(&page.runs).await?;
     let now = SystemTime::now();
     Ok(QueuePage {
         frame,

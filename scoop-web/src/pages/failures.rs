@@ -6,7 +6,9 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FindRuns, RunCursor, RunSummary};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{FindRuns, RunSummary};
+use scoop_runtime::RunCursor;
 
 use super::overview::FAILED;
 use super::{Base, Fields, Frame, page_of, query_of};
@@ -50,7 +52,7 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, Fault> {
     let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
     let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
-    let failed = FAILED.into_iter().fold(web.scoop.runs(), FindRuns::state);
+    let failed = FAILED.into_iter().fold(web.scoop.operate().runs().list(), FindRuns::state);
     let page = failed.page(READ_MAX).after(place).await?;
     let now = SystemTime::now();
     let mut by_code: BTreeMap<&str, Vec<&RunSummary>> = BTreeMap::new();

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
+use scoop_operate::OperateExt as _;
 use scoop_runtime::shown::humane;
 use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RunRequest, RuntimeError, Status, Tree};
 use uuid::Uuid;
@@ -102,7 +103,8 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
     let limit = fields.number("limit", RUNS_SHOWN, RUNS_MAX)?;
     let found = web.scoop.find(HierarchyId::from(id)).await?;
     let tree = async { found.tree().limit(limit).events(EVENTS_READ / limit.max(1)).await };
-    let (tree, status, explanation) = tokio::join!(tree, found.status(), web.scoop.explain(id));
+    let (tree, status, explanation) =
+        tokio::join!(tree, found.status(), web.scoop.operate().runs().explain(id));
     let (tree, status, explanation) = (tree?, status?, explanation?);
     let now = explanation.read_at;
     let runs = tree.runs();

@@ -28,7 +28,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{Html, IntoResponse as _, Response};
-use scoop_runtime::RunSummary;
+use scoop_operate::RunSummary;
 use uuid::Uuid;
 
 use crate::fault::Fault;

@@ -6,11 +6,10 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::OperateExt as _;
+use scoop_operate::{Activity, ActivitySpan, FindRuns, RunCounts, RunDurations, RunSummary};
 use scoop_runtime::shown::humane;
-use scoop_runtime::{
-    Activity, ActivitySpan, FindRuns, RunCounts, RunCursor, RunDurations, RunPhase, RunSummary, RuntimeError,
-    Scoop,
-};
+use scoop_runtime::{RunCursor, RunPhase, RuntimeError, Scoop};
 
 use super::count::Count;
 use super::spark::Spark;
@@ -125,9 +124,14 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, Fault> {
     let sagas_shown = fields.number("sagas", SAGAS_SHOWN, SAGAS_MAX)?;
     let scoop = &web.scoop;
-    let counts = async { scoop.counts().sagas(SAGAS_COUNTED).await };
-    let (counts, failed, workers, activity, pauses) =
-        tokio::join!(counts, read_failed(scoop), scoop.workers(), scoop.activity(), scoop.pauses());
+    let counts = async { scoop.operate().runs().count().sagas(SAGAS_COUNTED).await };
+    let (counts, failed, workers, activity, pauses) = tokio::join!(
+        counts,
+        read_failed(scoop),
+        scoop.workers(),
+        scoop.operate().runs().activity(),
+        scoop.pauses()
+    );
     let (counts, (failed, before), mut workers, activity, pauses) =
         (counts?, failed?, workers?, activity?, pauses?);
     let now = counts.read_at;
@@ -164,7 +168,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, F
 
 /// The latest failed hierarchies, and the place to search further if there may be earlier ones.
 async fn read_failed(scoop: &Scoop) -> Result<(Vec<RunSummary>, Option<RunCursor>), RuntimeError> {
-    let failed = FAILED.into_iter().fold(scoop.runs().roots(), FindRuns::state);
+    let failed = FAILED.into_iter().fold(scoop.operate().runs().list().roots(), FindRuns::state);
     let (mut found, mut place) = (vec![], None::<RunCursor>);
     for _ in 0..FAILED_PAGES_MAX {
         let page = failed.clone().page(FAILED_SHOWN - found.len()).after(place).await?;

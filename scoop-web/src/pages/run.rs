@@ -6,10 +6,10 @@ use askama::Template;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use scoop_core::{EventKind, visible_step};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{RunContents, RunSummary, WaitReason};
 use scoop_runtime::shown::{humane, utc};
-use scoop_runtime::{
-    Handle, Named, RunContents, RunEvent, RunInfo, RunState, RunSummary, RuntimeError, Tree, WaitReason,
-};
+use scoop_runtime::{Handle, Named, RunEvent, RunInfo, RunState, RuntimeError, Tree};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -183,12 +183,13 @@ pub(crate) async fn show(
 /// The page, or the path of the one for an id that is not that of a run.
 async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Result<RunPage, String>, Fault> {
     let id = id_of(id)?;
-    let explanation = web.scoop.explain(id).await?;
+    let explanation = web.scoop.operate().runs().explain(id).await?;
     let (Named::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
         return Ok(Err(path_of(&web.scoop, id).await?));
     };
     let run = &explained.run;
-    let (tree, gap, contents) = tokio::join!(tree_of(web, run), gap_above(web, run), web.scoop.contents(run));
+    let (tree, gap, contents) =
+        tokio::join!(tree_of(web, run), gap_above(web, run), web.scoop.operate().runs().contents(run));
     let (tree, gap, contents) = (tree?, gap?, contents?);
     let info = tree.runs().into_iter().find(|info| info.id() == run.run);
     let requests = tree
@@ -237,7 +238,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
 
 /// The tree of the run and its children.
 async fn tree_of(web: &Web, run: &RunSummary) -> Result<Tree, Fault> {
-    let message = Handle::of_run(&web.scoop, run);
+    let message = Handle::of_message(&web.scoop, run.hierarchy, run.message_id);
     Ok(message.tree().only(run.run).limit(1 + CHILDREN_SHOWN).events(EVENTS_SHOWN).await?)
 }
 

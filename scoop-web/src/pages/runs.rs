@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FindRuns, RunCursor, RunPhase, RunRequest, RunSummary, WaitKind};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{FindRuns, RunSummary, WaitKind};
+use scoop_runtime::{RunCursor, RunPhase, RunRequest};
 use uuid::Uuid;
 
 use super::{Base, Fields, Frame, RunRow, page_of};
@@ -90,7 +92,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<RunsPage, Fault
 
 /// The query that the form describes.
 fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
-    let mut query = web.scoop.runs();
+    let mut query = web.scoop.operate().runs().list();
     if let Some(handler) = fields.last("handler") {
         query = query.handler(handler);
     }

@@ -8,9 +8,11 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::OperateExt as _;
+use scoop_operate::RunCounts;
 use scoop_runtime::{
-    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, RunCounts, Topology,
-    TopologyBuild, TopologyService,
+    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, Topology, TopologyBuild,
+    TopologyService,
 };
 
 use super::count::Count;
@@ -147,7 +149,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     } else if former.len() > NODES_MAX {
         (None, vec![], Some(too_many("retired sagas")))
     } else {
-        let counts = async { scoop.counts().await };
+        let counts = async { scoop.operate().runs().count().await };
         let (counts, topology) = tokio::join!(counts, scoop.topology());
         let (counts, topology) = (counts?, topology?);
         let graph = graph(&topology, (&pauses, &counts), base);

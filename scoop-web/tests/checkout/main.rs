@@ -23,6 +23,7 @@ mod tables;
 
 use std::path::{Path, PathBuf};
 
+use scoop::operate::OperateExt as _;
 use scoop::{Handle, Outcome, RunPhase, RunState, Scoop, Tree};
 use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
@@ -69,7 +70,8 @@ impl Site {
 
     /// An order that has committed.
     async fn committed_order(&self) -> Handle {
-        let committed = self.scoop.runs().roots().state(RunPhase::Committed).page(1).await.unwrap();
+        let committed =
+            self.scoop.operate().runs().list().roots().state(RunPhase::Committed).page(1).await.unwrap();
         self.scoop.find(committed.runs[0].hierarchy).await.unwrap()
     }
 

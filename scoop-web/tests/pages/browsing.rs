@@ -1,5 +1,6 @@
 //! The pages in a browser: every page and action, live updates, a narrow window, dark colors, the keyboard.
 
+use scoop::operate::OperateExt as _;
 use scoop::{Handle, PauseTarget, RunState, Tree};
 use scoop_test_support::{Ends as _, eventually};
 use scoop_web::Options;
@@ -74,7 +75,7 @@ impl Site {
         scoop.send(fill).await.unwrap().decision().await.unwrap();
         scoop.trigger::<Report>().await.unwrap().wait().await.unwrap();
         eventually("the error queue has a failure", async || {
-            !scoop.runs().handler("on-call").page(1).await.unwrap().runs.is_empty()
+            !scoop.operate().runs().list().handler("on-call").page(1).await.unwrap().runs.is_empty()
         })
         .await;
         for target in [PauseTarget::topic("shop.mails"), PauseTarget::handler("parcels")] {

@@ -1,6 +1,7 @@
 //! The failures by code, and the pages of the inbox.
 
 use axum::http::StatusCode;
+use scoop::operate::OperateExt as _;
 use scoop::{RunPhase, RunState, Tree};
 use scoop_test_support::Ends as _;
 
@@ -19,7 +20,7 @@ async fn failures_are_grouped_by_code() {
     let run = order.tree().await.unwrap().roots()[0].id();
     shop.scoop.retry(run).await.unwrap();
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
-    let failed = shop.scoop.runs().state(RunPhase::RollbackFailed).await.unwrap().runs;
+    let failed = shop.scoop.operate().runs().list().state(RunPhase::RollbackFailed).await.unwrap().runs;
     let code = &failed[0].failure.as_ref().unwrap().code;
     shop.get("/failures").await.has(&format!("/runs?code={code}")).has("3 runs that failed");
     shop.get(&format!("/runs/{run}")).await.has("Failure of the rollback");

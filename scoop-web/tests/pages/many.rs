@@ -1,6 +1,7 @@
 //! Requests about several runs at once.
 
 use axum::http::StatusCode;
+use scoop::operate::OperateExt as _;
 use scoop::{Handle, RunState, Tree};
 use scoop_test_support::Ends as _;
 
@@ -46,7 +47,8 @@ async fn three_of_four_are_selected_and_retried_at_once() {
     browser.shows("tr:nth-child(3) .phase.idle", "refused").await;
     browser.shows("tr:nth-child(3) td.text", "was settled before").await;
     for (run, asked) in runs.iter().zip([0, 1, 1, 0]) {
-        let hierarchy = shop.scoop.explain(run.parse::<uuid::Uuid>().unwrap()).await.unwrap().hierarchy;
+        let hierarchy =
+            shop.scoop.operate().runs().explain(run.parse::<uuid::Uuid>().unwrap()).await.unwrap().hierarchy;
         let mut done = shop.scoop.interventions(hierarchy).await.unwrap();
         done.retain(|done| done.kind == "retry" && done.source == "Ada Lovelace");
         assert_eq!(done.len(), asked, "{run}");

@@ -73,7 +73,7 @@ async fn pending_root_of_an_absent_saga_ends_at_its_deadline() -> Result<()> {
     let db = Database::new().await;
     absent::<RootHandler>(&db).await?;
     let root = db.client().launch(Root).deadline(past()).source("support").await?;
-    let explained = db.client().explain(root.id()).await?.to_string();
+    let explained = db.client().operate().runs().explain(root.id()).await?.to_string();
     assert!(explained.contains("It has missed its deadline"), "{explained}");
     assert!(matches!(ended_by_another(&db, root.id()).await?, Outcome::RolledBack(_)));
     assert_eq!(calls_of(&root).count(), 0);

@@ -61,14 +61,15 @@ async fn launches_and_ends_are_counted_and_durations_are_read() -> Result<()> {
     for fails in [false, false, true] {
         scoop.launch(Order { fails }).await?.ends().await?;
     }
-    let activity = scoop.activity().await?;
+    let activity = scoop.operate().runs().activity().await?;
     assert_eq!((activity.spans.len(), activity.span), (60, Duration::from_secs(60)));
-    let sum = |of: fn(&scoop::ActivitySpan) -> u64| activity.spans.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&scoop::operate::ActivitySpan) -> u64| activity.spans.iter().map(of).sum::<u64>();
     assert_eq!(sum(|span| span.launched), 5, "a failed step launches nothing");
     assert_eq!((sum(|span| span.committed), sum(|span| span.failed)), (4, 1));
     assert!(activity.spans.iter().all(|span| !span.is_estimate));
-    let since =
-        |span: &scoop::ActivitySpan| span.from.duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+    let since = |span: &scoop::operate::ActivitySpan| {
+        span.from.duration_since(SystemTime::UNIX_EPOCH).expect("it is later")
+    };
     assert!(activity.spans.iter().all(|span| since(span).as_millis() % 60_000 == 0), "{:?}", activity.spans);
     let durations: Vec<_> = activity.durations.iter().map(|it| (&*it.handler, it.sorted.len())).collect();
     assert_eq!(durations, [("activity-orders", 2), ("activity-parcels", 2)]);

@@ -1,6 +1,7 @@
 //! What operators see of messages, values and entities: redacted, without the types of the program.
 
-use scoop::{Content, Decider, RunContents, RunSummary};
+use scoop::Decider;
+use scoop::operate::{Content, RunContents, RunSummary};
 use serde_json::{Value, json};
 
 use super::*;
@@ -119,8 +120,8 @@ async fn start(db: &Database) -> Result<Scoop> {
 }
 
 async fn run_of(scoop: &Scoop, handler: &str) -> Result<(RunSummary, RunContents)> {
-    let run = scoop.runs().handler(handler).await?.runs.remove(0);
-    let contents = scoop.contents(&run).await?;
+    let run = scoop.operate().runs().list().handler(handler).await?.runs.remove(0);
+    let contents = scoop.operate().runs().contents(&run).await?;
     Ok((run, contents))
 }
 
@@ -170,19 +171,19 @@ async fn messages_of_several_runs_are_read_in_their_order() -> Result<()> {
         let order = Order { number, card_number: "4111".into(), cvc: 123, turns: 1 };
         assert_eq!(scoop.launch(order).await?.ends().await?, Outcome::Committed);
     }
-    let mut runs = scoop.runs().handler("contents-orders").await?.runs;
+    let mut runs = scoop.operate().runs().list().handler("contents-orders").await?.runs;
     runs.sort_by_key(|run| run.run);
     runs.reverse();
     let mut unknown = runs[0].clone();
     (unknown.message_id, unknown.run) = (uuid::Uuid::nil(), uuid::Uuid::nil().into());
     runs.push(unknown);
-    let messages = scoop.messages_of(&runs).await?;
+    let messages = scoop.operate().runs().messages(&runs).await?;
     let [newer, older, missing] = &messages[..] else { panic!("{messages:?}") };
     assert_eq!(shown(newer.as_ref())["number"], 8);
     let expected = json!({"number": 2, "cardNumber": "[redacted]", "cvc": "[redacted]", "turns": 0});
     assert_eq!(shown(older.as_ref()), &expected);
     assert_eq!(missing, &None);
-    assert_eq!(scoop.messages_of(&[]).await?, []);
+    assert_eq!(scoop.operate().runs().messages(&[]).await?, []);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -191,24 +192,25 @@ async fn messages_of_several_runs_are_read_in_their_order() -> Result<()> {
 async fn entity_is_read_by_name_and_key_with_its_events() -> Result<()> {
     let db = Database::new().await;
     let scoop = start(&db).await?;
-    assert_eq!(scoop.entity_contents("contents-wallet", "7", 0).await?, None);
+    assert_eq!(scoop.operate().entities().contents("contents-wallet", "7", 0).await?, None);
     for cents in 1..=51 {
         scoop.send(Fill { wallet: 7, cents }).await?.decision().await?;
     }
     scoop.send(Fill { wallet: 8, cents: 1 }).await?.decision().await?;
-    assert_eq!(scoop.entity_names().await?, ["contents-wallet"]);
-    assert_eq!(scoop.entity_keys("contents-wallet", "").await?, ["7", "8"]);
-    assert_eq!(scoop.entity_keys("contents-wallet", "7").await?, ["8"]);
-    assert_eq!(scoop.entity_keys("other", "").await?, [""; 0]);
-    let wallet = scoop.entity_contents("contents-wallet", "7", 0).await?.expect("it has events");
+    assert_eq!(scoop.operate().entities().names().await?, ["contents-wallet"]);
+    assert_eq!(scoop.operate().entities().keys("contents-wallet", "").await?, ["7", "8"]);
+    assert_eq!(scoop.operate().entities().keys("contents-wallet", "7").await?, ["8"]);
+    assert_eq!(scoop.operate().entities().keys("other", "").await?, [""; 0]);
+    let wallet =
+        scoop.operate().entities().contents("contents-wallet", "7", 0).await?.expect("it has events");
     assert_eq!((wallet.version, wallet.events.len(), wallet.next), (51, 50, Some(50)));
     assert_eq!(shown(wallet.state.as_ref()), &json!({"cents": 1326, "pin": "[redacted]"}));
     let first = &wallet.events[0];
     assert_eq!((first.version, first.topic.as_deref()), (1, Some("contents-wallet.filled")));
     assert_eq!(shown(first.payload.as_ref()), &json!({"cents": 1, "pin": "[redacted]"}));
-    let rest = scoop.entity_contents("contents-wallet", "7", 50).await?.expect("it has events");
+    let rest = scoop.operate().entities().contents("contents-wallet", "7", 50).await?.expect("it has events");
     assert_eq!((rest.events.len(), rest.next), (1, None));
-    let command = scoop.explain(rest.events[0].command).await?;
+    let command = scoop.operate().runs().explain(rest.events[0].command).await?;
     assert_eq!(command.runs[0].run.handler, "contents-fill");
     scoop.shutdown().await?;
     Ok(())

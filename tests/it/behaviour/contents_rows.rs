@@ -1,6 +1,6 @@
 //! Values in damaged or unusual rows, as operators see them.
 
-use scoop::Content;
+use scoop::operate::Content;
 
 use super::*;
 use crate::support::Database;
@@ -26,14 +26,14 @@ async fn large_value_that_is_stored_in_few_bytes_is_left_out() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Orders>().start().await?;
     assert_eq!(scoop.launch(Order).await?.ends().await?, Outcome::Committed);
-    let run = scoop.runs().page(1).await?.runs.remove(0);
+    let run = scoop.operate().runs().list().page(1).await?.runs.remove(0);
     for (text, is_shown) in [("repeat('x', 1000000)", false), ("repeat('x', 60000)", true)] {
         db.execute(&format!("UPDATE scoop.message SET payload = jsonb_build_object('text', {text})")).await;
         db.execute(&format!("UPDATE scoop.return_value SET value = jsonb_build_object('text', {text})"))
             .await;
         let large = "SELECT count(*) FROM scoop.message WHERE pg_column_size(payload) > 20000";
         assert_eq!(db.number(large).await, 0);
-        let contents = scoop.contents(&run).await?;
+        let contents = scoop.operate().runs().contents(&run).await?;
         let values = contents.values.iter().map(|value| &value.value);
         for content in values.chain(&contents.message) {
             match content {

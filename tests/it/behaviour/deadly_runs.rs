@@ -77,7 +77,7 @@ async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<
     assert!(stuck[0].reason.contains("the worker ended"), "{}", stuck[0].reason);
     assert!(stuck[0].reason.contains("Scoop::retry"), "{}", stuck[0].reason);
     assert!(stuck[0].needs_retry);
-    let explained = observer.explain(root.id()).await?.to_string();
+    let explained = observer.operate().runs().explain(root.id()).await?.to_string();
     let way_out = format!("An operator has to decide: `retry` the run {}.", stuck[0].id());
     assert!(explained.contains(&way_out), "{explained}");
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use scoop::{Delay, EventKind, Explanation, RepairAnswer, RunExplanation, RunPhase, WaitKind, WaitReason};
+use scoop::operate::{Delay, Explanation, RunExplanation, WaitKind, WaitReason};
+use scoop::{EventKind, RepairAnswer, RunPhase};
 
 use super::*;
 use crate::support::{Database, Gate, eventually};
@@ -169,7 +170,7 @@ async fn parent_is_followed_to_the_child_that_blocks_it() -> Result<()> {
     let scoop = start(&db, &gate).await?;
     let order = scoop.launch(Order { plan: Plan::Sleep }).deadline(Duration::from_secs(7_200)).await?;
     order.comes_to(child_is(|state| *state == RunState::Sleeping)).await?;
-    let explanation = scoop.explain(order.id()).await?;
+    let explanation = scoop.operate().runs().explain(order.id()).await?;
     assert_eq!(explanation.hierarchy, order.id());
     let run = only(explanation);
     let text = run.to_string();
@@ -189,14 +190,14 @@ async fn parent_is_followed_to_the_child_that_blocks_it() -> Result<()> {
         ],
     );
 
-    let item = only(scoop.explain(item.run).await?);
+    let item = only(scoop.operate().runs().explain(item.run).await?);
     let WaitReason::Time { delay: Delay::Sleep, until } = item.reason else { panic!("{item:?}") };
     assert!(until > item.read_at);
     assert_says(
         &item.to_string(),
         &["of `items` sleeps until 2", "); it has slept for ", "It goes on at that time."],
     );
-    let message = only(scoop.explain(item.run.message_id).await?);
+    let message = only(scoop.operate().runs().explain(item.run.message_id).await?);
     assert_eq!(message.run.run, item.run.run);
     scoop.shutdown().await?;
     Ok(())
@@ -208,7 +209,7 @@ async fn attempts_are_explained_with_the_last_failure() -> Result<()> {
     let scoop = start(&db, &gate).await?;
     let item = scoop.launch(Item { plan: Plan::Retry }).await?;
     item.comes_to(child_is(|state| matches!(state, RunState::Retrying { .. }))).await?;
-    let run = only(scoop.explain(item.id()).await?);
+    let run = only(scoop.operate().runs().explain(item.id()).await?);
     assert!(matches!(run.reason, WaitReason::Time { delay: Delay::Backoff, .. }), "{run:?}");
     let last = "1 attempt has failed, the last one: ";
     assert_says(&run.to_string(), &["is retried at 2", "its last event was ", last, "Simulated"]);
@@ -222,16 +223,16 @@ async fn running_step_is_explained_by_its_worker() -> Result<()> {
     let scoop = start(&db, &gate).await?;
     let order = scoop.launch(Order { plan: Plan::Gate }).await?;
     gate.arrivals(1).await;
-    let parent = only(scoop.explain(order.id()).await?);
+    let parent = only(scoop.operate().runs().explain(order.id()).await?);
     assert_says(&parent.to_string(), &["of `items` has been running for "]);
     let WaitReason::Children { blocking, .. } = parent.reason else { panic!("it waits") };
-    let run = only(scoop.explain(blocking[0].run).await?);
+    let run = only(scoop.operate().runs().explain(blocking[0].run).await?);
     let WaitReason::Executing { worker: Some(worker) } = &run.reason else { panic!("{run:?}") };
     assert!(worker.is_alive && Some(&worker.identifier) == run.run.worker.as_ref(), "{run:?}");
     assert_says(&run.to_string(), &["is executed by worker scoop-rs:", "It goes on when the step ends."]);
     gate.open(1);
     assert_eq!(order.ends().await?, Outcome::Committed);
-    let ended = only(scoop.explain(order.id()).await?);
+    let ended = only(scoop.operate().runs().explain(order.id()).await?);
     assert_eq!((&ended.reason, ended.kind()), (&WaitReason::Ended, None));
     assert_says(&ended.to_string(), &["of `orders` committed at 2", "Nothing is left to do."]);
     scoop.shutdown().await?;
@@ -244,7 +245,7 @@ async fn awaited_signal_is_explained_with_its_key() -> Result<()> {
     let scoop = start(&db, &gate).await?;
     let bill = scoop.launch(Bill).await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
-    let run = only(scoop.explain(bill.id()).await?);
+    let run = only(scoop.operate().runs().explain(bill.id()).await?);
     let WaitReason::Signal { signal, .. } = &run.reason else { panic!("{run:?}") };
     assert_eq!((&*signal.name, &*signal.key), ("explained.paid", "order 7"));
     assert_says(
@@ -264,7 +265,7 @@ async fn failed_rollback_waits_for_an_operator() -> Result<()> {
     let scoop = start(&db, &gate).await?;
     let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
     assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
-    let run = only(scoop.explain(item.id()).await?);
+    let run = only(scoop.operate().runs().explain(item.id()).await?);
     assert!(matches!(run.reason, WaitReason::Operator { .. }), "{run:?}");
     assert_says(
         &run.to_string(),
@@ -273,7 +274,7 @@ async fn failed_rollback_waits_for_an_operator() -> Result<()> {
     assert_eq!(run.to_string().matches("cannot be undone").count(), 1, "{run}");
     let undone = scoop.launch(Item { plan: Plan::Fail }).await?;
     assert!(matches!(undone.ends().await?, Outcome::RolledBack(_)));
-    let run = only(scoop.explain(undone.id()).await?);
+    let run = only(scoop.operate().runs().explain(undone.id()).await?);
     assert_eq!(run.reason, WaitReason::Ended);
     assert_says(&run.to_string(), &["was rolled back at 2", "The reason is ", "broken"]);
     scoop.shutdown().await?;
@@ -287,9 +288,9 @@ async fn failed_rollback_is_listed_and_counted_until_it_is_settled() -> Result<(
     let item = scoop.launch(Item { plan: Plan::FailToUndo }).await?;
     assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
     let listed = async || -> Result<_> {
-        let waiting = scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
-        assert_eq!(scoop.runs().state(RunPhase::RollbackFailed).await?.runs, waiting);
-        let counts = scoop.counts().await?;
+        let waiting = scoop.operate().runs().list().waiting_for(WaitKind::Operator).await?.runs;
+        assert_eq!(scoop.operate().runs().list().state(RunPhase::RollbackFailed).await?.runs, waiting);
+        let counts = scoop.operate().runs().count().await?;
         assert!(counts.finished.iter().all(|it| it.phase != RunPhase::RollbackFailed), "{counts:?}");
         let counted = counts.unfinished.into_iter().map(|it| (it.handler, it.phase, it.count, it.oldest));
         Ok((waiting, counted.collect::<Vec<_>>()))
@@ -306,7 +307,7 @@ async fn failed_rollback_is_listed_and_counted_until_it_is_settled() -> Result<(
     assert_eq!((runs.len(), counted.len()), (1, 1), "{runs:?}");
     assert_eq!((counted[0].1, counted[0].2), (RunPhase::RollbackFailed, 1));
     assert_eq!(runs[0].phase, RunPhase::RollbackFailed);
-    let text = scoop.explain(run.run).await?.to_string();
+    let text = scoop.operate().runs().explain(run.run).await?.to_string();
     assert!(!text.contains("It is rolling back.") && !text.contains("because of"), "{text}");
 
     assert_eq!(scoop.resolve(run.run, "by hand").await?, RepairAnswer::Accepted);
@@ -334,9 +335,9 @@ async fn rollback_that_an_operator_skipped_or_resolved_is_listed_and_explained_a
         assert_eq!(answer, RepairAnswer::Accepted);
         let tree =
             item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await?;
-        let text = only(scoop.explain(run).await?).to_string();
+        let text = only(scoop.operate().runs().explain(run).await?).to_string();
         assert_says(&text, &["was rolled back at 2", &format!("Z, {settled}. The reason is ")]);
-        let listed = scoop.runs().state(RunPhase::RolledBack).await?.runs;
+        let listed = scoop.operate().runs().list().state(RunPhase::RolledBack).await?.runs;
         assert_eq!((listed[0].run, listed[0].settled().as_deref()), (run, Some(settled)));
         assert!(listed[0].about().starts_with(&format!("{settled}; ")), "{}", listed[0].about());
         let marks = tree.timeline().into_iter().filter(|bar| bar.kind == scoop::BarKind::Intervention);
@@ -382,7 +383,7 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
     let order = scoop.launch(Order { plan: Plan::FailToUndo }).await?;
     assert!(matches!(order.ends().await?, Outcome::RollbackFailed(_)));
     let child = order.tree().await?.roots()[0].children[0].id();
-    let run = only(scoop.explain(order.id()).await?);
+    let run = only(scoop.operate().runs().explain(order.id()).await?);
     let WaitReason::Operator { failed_below, .. } = &run.reason else { panic!("{run:?}") };
     assert_eq!(failed_below.iter().map(|below| below.run).collect::<Vec<_>>(), [child]);
     assert_eq!(run.kind(), Some(WaitKind::Operator));
@@ -391,7 +392,7 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
     );
     assert_says(&run.to_string(), &[&decide]);
     assert_eq!(scoop.retry(run.run.run).await?, RepairAnswer::FailedBelow);
-    let run = only(scoop.explain(child).await?);
+    let run = only(scoop.operate().runs().explain(child).await?);
     assert!(matches!(&run.reason, WaitReason::Operator { failed_below, .. } if failed_below.is_empty()));
     assert_eq!(scoop.skip(child, "accepted").await?, RepairAnswer::Accepted);
     scoop.shutdown().await?;
@@ -406,7 +407,7 @@ async fn rollback_above_a_settled_compensation_is_shown_with_its_reason() -> Res
     let Outcome::RollbackFailed(failed) = order.ends().await? else { panic!("it was undone") };
     assert_eq!(failed.to_string(), "cannot be undone (because broken (and 1 other cause))");
     let headline_of = async |state: RunPhase| {
-        let runs = scoop.runs().handler("orders").state(state).await?.runs;
+        let runs = scoop.operate().runs().list().handler("orders").state(state).await?.runs;
         Ok::<_, Error>(runs[0].failure.as_ref().map(|failure| failure.headline.clone()))
     };
     assert_eq!(headline_of(RunPhase::RollbackFailed).await?.as_deref(), Some("cannot be undone"));
@@ -417,12 +418,12 @@ async fn rollback_above_a_settled_compensation_is_shown_with_its_reason() -> Res
     assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
     assert_eq!(outcome.to_string(), "rolled back: broken (and 1 other cause)");
     assert_eq!(headline_of(RunPhase::RolledBack).await?.as_deref(), Some("broken"));
-    let text = only(scoop.explain(order.id()).await?).to_string();
+    let text = only(scoop.operate().runs().explain(order.id()).await?).to_string();
     assert_says(&text, &["was rolled back at 2", "The reason is ", ": broken."]);
     let text = order.tree().await?.to_string();
     assert_says(&text, &["orders (on explained.order): rolled back: broken (and 1 other cause)"]);
 
-    let mut events = scoop.events().since(SystemTime::UNIX_EPOCH).recorded();
+    let mut events = scoop.operate().events().since(SystemTime::UNIX_EPOCH).recorded();
     let mut headlines = vec![];
     while let Some(event) = events.next().await {
         let event = event?;
@@ -445,13 +446,13 @@ async fn run_that_gives_up_is_explained_by_its_cancellation_or_its_deadline() ->
     };
     let cancelled = scoop.launch(Order { plan: Plan::Gate }).await?;
     gate.arrivals(1).await;
-    let parent = only(scoop.explain(cancelled.id()).await?);
+    let parent = only(scoop.operate().runs().explain(cancelled.id()).await?);
     assert!(!parent.giving_up && !parent.cancelled, "{parent}");
     let WaitReason::Children { blocking, .. } = &parent.reason else { panic!("{parent}") };
     let child = blocking[0].run;
     scoop.cancel(cancelled.id(), "enough").await?;
     for id in [parent.run.run, child] {
-        let run = only(scoop.explain(id).await?);
+        let run = only(scoop.operate().runs().explain(id).await?);
         assert!(run.cancelled, "{run}");
         gives_up(&run, " It gives up as soon as it can: it was cancelled. ");
     }
@@ -459,14 +460,14 @@ async fn run_that_gives_up_is_explained_by_its_cancellation_or_its_deadline() ->
     let late = scoop.launch(Order { plan: Plan::Gate }).deadline(Duration::from_secs(2)).await?;
     gate.arrivals(1).await;
     eventually("its deadline has passed", async || {
-        only(scoop.explain(late.id()).await.expect("the database answers")).giving_up
+        only(scoop.operate().runs().explain(late.id()).await.expect("the database answers")).giving_up
     })
     .await;
-    let run = only(scoop.explain(late.id()).await?);
+    let run = only(scoop.operate().runs().explain(late.id()).await?);
     assert!(!run.cancelled, "{run}");
     gives_up(&run, " It gives up as soon as it can: it has missed its deadline, 2");
     let WaitReason::Children { blocking, .. } = &run.reason else { panic!("{run}") };
-    let child = only(scoop.explain(blocking[0].run).await?);
+    let child = only(scoop.operate().runs().explain(blocking[0].run).await?);
     assert_says(&child.to_string(), &["Its deadline is over: it gives up when the step ends."]);
     gate.open(2);
     assert!(matches!(cancelled.ends().await?, Outcome::RolledBack(_)));
@@ -487,7 +488,7 @@ async fn rollback_that_failed_because_of_many_children_names_the_first_ten() -> 
         let mut children: Vec<_> = tree.roots()[0].children.iter().map(failed).collect();
         children.sort_unstable();
         let first: Vec<_> = children.into_iter().map(|(_, id)| id).take(named).collect();
-        let run = only(scoop.explain(cart.id()).await?);
+        let run = only(scoop.operate().runs().explain(cart.id()).await?);
         let WaitReason::Operator { failed_below, has_more_below, .. } = &run.reason else {
             panic!("{run:?}")
         };
@@ -505,17 +506,17 @@ async fn run_without_a_program_says_which_saga_is_missing() -> Result<()> {
     start(&db, &gate).await?.shutdown().await?;
     let client = db.client();
     let bill = client.launch(Bill).await?;
-    let run = only(client.explain(bill.id()).await?);
+    let run = only(client.operate().runs().explain(bill.id()).await?);
     assert_eq!(run.reason, WaitReason::Program { definition: None, why: None });
     assert_says(
         &run.to_string(),
         &["no living worker has saga `bills`", "a program starts that has saga `bills`"],
     );
     let later = client.launch(Bill).delay(Duration::from_secs(60)).await?;
-    let run = only(client.explain(later.id()).await?);
+    let run = only(client.operate().runs().explain(later.id()).await?);
     assert!(matches!(run.reason, WaitReason::Time { delay: Delay::Start, .. }), "{run:?}");
     assert_says(&run.to_string(), &["of `bills` begins at 2", "; it has waited for "]);
-    let counts = client.counts().await?;
+    let counts = client.operate().runs().count().await?;
     assert_eq!(counts.unfinished_in(RunPhase::Pending), 2);
     Ok(())
 }
@@ -530,7 +531,7 @@ async fn full_worker_is_explained_by_the_queue() -> Result<()> {
     let client = db.client();
     let second = client.launch(Item { plan: Plan::Gate }).await?;
     let third = client.launch(Item { plan: Plan::Gate }).await?;
-    let run = only(client.explain(third.id()).await?);
+    let run = only(client.operate().runs().explain(third.id()).await?);
     let WaitReason::Slot { ahead: 1, queued: 2, is_suspect: false, workers } = &run.reason else {
         panic!("{run:?}")
     };
@@ -540,7 +541,7 @@ async fn full_worker_is_explained_by_the_queue() -> Result<()> {
     for item in [first, second, third] {
         assert_eq!(item.ends().await?, Outcome::Committed);
     }
-    let counts = scoop.counts().await?;
+    let counts = scoop.operate().runs().count().await?;
     let committed: Vec<_> = counts.finished.iter().map(|it| (&*it.handler, it.phase, it.count)).collect();
     assert_eq!(committed, [("items", RunPhase::Committed, 3)]);
     assert!(counts.per_second(RunPhase::Committed) > 0.0);
@@ -565,12 +566,12 @@ async fn counts_of_the_first_sagas_say_that_others_may_be_left_out() -> Result<(
         (2, vec![items, undone, orders], false),
         (3, vec![items, undone, orders], true),
     ] {
-        let counts = scoop.counts().sagas(sagas).await?;
+        let counts = scoop.operate().runs().count().sagas(sagas).await?;
         let found: Vec<_> = counts.finished.iter().map(|it| (&*it.handler, it.phase)).collect();
         assert_eq!((found, counts.is_complete), (finished, is_complete), "{sagas}");
         assert_eq!(counts.unfinished_in(RunPhase::AwaitingSignal), 1);
     }
-    assert!(scoop.counts().await?.is_complete);
+    assert!(scoop.operate().runs().count().await?.is_complete);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -585,7 +586,7 @@ async fn count_that_ends_at_its_limit_is_explained_as_that_or_more() -> Result<(
     let client = db.client();
     client.launch_all((0..1_001).map(|_| Item { plan: Plan::Commit })).await?;
     let last = client.launch(Item { plan: Plan::Commit }).await?;
-    let run = only(client.explain(last.id()).await?);
+    let run = only(client.operate().runs().explain(last.id()).await?);
     let ahead = "1000 or more runs are ahead of it in its queue of 1000 or more";
     assert_says(&run.to_string(), &["waits for a free slot", ahead]);
     gate.open(1);
@@ -607,10 +608,10 @@ async fn run_that_was_cancelled_before_it_began_is_mentioned_where_it_is_missing
     };
     scoop.cancel(order.id(), "a test").await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
-    let Err(error) = scoop.explain(child).await else { panic!("it is deleted") };
+    let Err(error) = scoop.operate().runs().explain(child).await else { panic!("it is deleted") };
     assert!(matches!(error, RuntimeError::NoSuchRun { .. }), "{error:?}");
     assert_says(&error.to_string(), &["cancelled before it began"]);
-    let explanation = scoop.explain(message).await?;
+    let explanation = scoop.operate().runs().explain(message).await?;
     assert!(explanation.runs.is_empty());
     assert_says(&explanation.to_string(), &["cancelled", "before they began"]);
     scoop.shutdown().await?;
@@ -621,10 +622,12 @@ async fn run_that_was_cancelled_before_it_began_is_mentioned_where_it_is_missing
 async fn id_of_nothing_and_message_without_a_handler_are_explained_as_such() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Bills>().poll_interval(NEVER).start().await?;
-    let Err(error) = scoop.explain(uuid::Uuid::from_u128(7)).await else { panic!("there is nothing") };
+    let Err(error) = scoop.operate().runs().explain(uuid::Uuid::from_u128(7)).await else {
+        panic!("there is nothing")
+    };
     assert!(matches!(error, RuntimeError::NoSuchRun { .. }), "{error:?}");
     let item = scoop.launch(Item { plan: Plan::Commit }).await?;
-    let explanation = scoop.explain(item.id()).await?;
+    let explanation = scoop.operate().runs().explain(item.id()).await?;
     assert!(explanation.runs.is_empty());
     assert_says(&explanation.to_string(), &["no handler was subscribed"]);
     scoop.shutdown().await?;

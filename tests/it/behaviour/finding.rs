@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{Handle, RunCursor, RunPage, RunPhase, WaitKind};
+use scoop::operate::{RunPage, WaitKind};
+use scoop::{Handle, RunCursor, RunPhase};
 
 use super::*;
 use crate::support::{Database, Gate};
@@ -119,7 +120,8 @@ async fn unfinished_runs_are_counted_by_the_step_after_which_they_are() -> Resul
         order.comes_to(|tree| tree.roots().iter().any(|run| rests(&run.state))).await?;
     }
     scoop.launch(Bill).await?.comes_to(is(RunState::AwaitingSignal)).await?;
-    let positions = scoop.run_positions(&["orders", "bills", "items"].map(str::to_owned)).await?;
+    let positions =
+        scoop.operate().runs().positions(&["orders", "bills", "items"].map(str::to_owned)).await?;
     let mut told: Vec<_> = positions
         .iter()
         .map(|it| format!("{} {} {:?} {:?} {}", it.count, it.handler, it.step, it.awaits, it.steps.len()))
@@ -158,7 +160,7 @@ async fn runs_are_listed_unfinished_first_and_newest_first() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     let scoop = start(&db, &gate).await?;
     let [committed, failed, .., retried] = one_of_each(&scoop, &gate).await?;
-    let page = scoop.runs().await?;
+    let page = scoop.operate().runs().list().await?;
     let all = [
         "orders retrying",
         "items running",
@@ -192,7 +194,7 @@ async fn filters_choose_among_the_runs() -> Result<()> {
     let (db, gate) = (Database::new().await, Gate::default());
     let scoop = start(&db, &gate).await?;
     let [committed, ..] = one_of_each(&scoop, &gate).await?;
-    let runs = || scoop.runs();
+    let runs = || scoop.operate().runs().list();
     for (filtered, expected) in [
         (runs().handler("items"), &["items running"][..]),
         (runs().handler("nobody"), &[]),
@@ -213,7 +215,7 @@ async fn filters_choose_among_the_runs() -> Result<()> {
     ] {
         assert_eq!(words(&filtered.await?), expected);
     }
-    let done = &scoop.runs().state(RunPhase::Committed).await?.runs[0];
+    let done = &scoop.operate().runs().list().state(RunPhase::Committed).await?.runs[0];
     assert_eq!(done.hierarchy, committed.id());
     let later = done.since + Duration::from_micros(1);
     assert_eq!(words(&runs().since(done.since).state(RunPhase::Committed).await?), ["orders committed"]);
@@ -233,12 +235,12 @@ async fn pages_of_any_size_together_are_the_list() -> Result<()> {
     for _ in 0..4 {
         assert_eq!(scoop.launch(Order { plan: Plan::Commit }).await?.ends().await?, Outcome::Committed);
     }
-    let all = scoop.runs().page(100).await?.runs;
+    let all = scoop.operate().runs().list().page(100).await?.runs;
     assert_eq!(all.len(), 10);
     for size in 1..=11 {
         let (mut listed, mut next) = (vec![], None::<RunCursor>);
         loop {
-            let page = scoop.runs().page(size).after(next).await?;
+            let page = scoop.operate().runs().list().page(size).after(next).await?;
             assert!(page.runs.len() <= size);
             listed.extend(page.runs);
             // as a text, as it is in a URL
@@ -247,7 +249,7 @@ async fn pages_of_any_size_together_are_the_list() -> Result<()> {
                 break;
             }
         }
-        let ids = |runs: &[scoop::RunSummary]| runs.iter().map(|run| run.run).collect::<Vec<_>>();
+        let ids = |runs: &[scoop::operate::RunSummary]| runs.iter().map(|run| run.run).collect::<Vec<_>>();
         assert_eq!(ids(&listed), ids(&all), "pages of {size}");
     }
     gate.open(1);
@@ -263,7 +265,7 @@ async fn run_that_is_undone_later_is_listed_once() -> Result<()> {
     assert_eq!(order.ends().await?, Outcome::Committed);
     scoop.rollback(order.id(), "came back").await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
-    let page = scoop.runs().await?;
+    let page = scoop.operate().runs().list().await?;
     assert_eq!(words(&page), ["orders rolled back"]);
     assert!(page.runs[0].failure.as_ref().is_some_and(|why| why.headline.contains("came back")), "{page:?}");
     scoop.shutdown().await?;
@@ -279,9 +281,9 @@ async fn runs_without_a_program_wait_for_one() -> Result<()> {
     scoop.shutdown().await?;
     let client = db.client();
     client.launch(Order { plan: Plan::Commit }).await?;
-    let page = client.runs().waiting_for(WaitKind::Program).await?;
+    let page = client.operate().runs().list().waiting_for(WaitKind::Program).await?;
     assert_eq!(words(&page), ["orders pending"]);
-    assert_eq!(words(&client.runs().waiting_for(WaitKind::Slot).await?), [""; 0]);
+    assert_eq!(words(&client.operate().runs().list().waiting_for(WaitKind::Slot).await?), [""; 0]);
     Ok(())
 }
 
@@ -293,15 +295,16 @@ async fn runs_that_await_a_signal_are_listed_with_its_key() -> Result<()> {
     sleeping.comes_to(is(RunState::Sleeping)).await?;
     let bill = scoop.launch(Bill).await?;
     bill.comes_to(is(RunState::AwaitingSignal)).await?;
-    let page = scoop.runs().waiting_for(WaitKind::Signal).await?;
+    let page = scoop.operate().runs().list().waiting_for(WaitKind::Signal).await?;
     assert_eq!(words(&page), ["bills awaiting signal"]);
     let awaited = page.runs[0].awaits.as_ref().expect("it awaits a signal");
     assert_eq!((&*awaited.name, &*awaited.key), ("finding.paid", "order 7"));
-    let page = scoop.runs().waiting_for(WaitKind::Signal).waiting_for(WaitKind::Time).await?;
+    let page =
+        scoop.operate().runs().list().waiting_for(WaitKind::Signal).waiting_for(WaitKind::Time).await?;
     assert_eq!(words(&page), ["bills awaiting signal", "orders sleeping"]);
     scoop.signal(Paid, "order 7").await?;
     assert_eq!(bill.ends().await?, Outcome::Committed);
-    assert_eq!(words(&scoop.runs().waiting_for(WaitKind::Signal).await?), [""; 0]);
+    assert_eq!(words(&scoop.operate().runs().list().waiting_for(WaitKind::Signal).await?), [""; 0]);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -315,14 +318,14 @@ async fn runs_that_wait_for_a_slot_are_listed_without_the_one_that_has_it() -> R
     gate.arrivals(1).await;
     let client = db.client();
     let (second, third) = (client.launch(Item).await?, client.launch(Item).await?);
-    let page = client.runs().waiting_for(WaitKind::Slot).await?;
+    let page = client.operate().runs().list().waiting_for(WaitKind::Slot).await?;
     assert_eq!(words(&page), ["items pending"; 2]);
     assert_eq!([page.runs[0].hierarchy, page.runs[1].hierarchy], [third.id(), second.id()]);
     gate.open(3);
     for item in [first, second, third] {
         assert_eq!(item.ends().await?, Outcome::Committed);
     }
-    assert_eq!(words(&client.runs().waiting_for(WaitKind::Slot).await?), [""; 0]);
+    assert_eq!(words(&client.operate().runs().list().waiting_for(WaitKind::Slot).await?), [""; 0]);
     scoop.shutdown().await?;
     Ok(())
 }

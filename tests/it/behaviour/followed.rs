@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use scoop::{EventCursor, EventKind, EventStream, RecordedEvent};
+use scoop::EventKind;
+use scoop::operate::{EventCursor, EventStream, RecordedEvent};
 
 use super::*;
 use crate::support::Database;
@@ -81,7 +82,7 @@ async fn stream_has_each_later_event_once_and_in_the_order_of_each_run() -> Resu
     let db = Database::new().await;
     let scoop = start(&db).await?;
     assert_eq!(scoop.launch(Order { fails: false }).await?.ends().await?, Outcome::Committed);
-    let quick = || scoop.events().interval(Duration::from_millis(10));
+    let quick = || scoop.operate().events().interval(Duration::from_millis(10));
     let mut all = begun(quick().follow()).await;
     let mut items = begun(quick().handler("items").follow()).await;
     let order = scoop.launch(Order { fails: true }).await?;
@@ -128,7 +129,7 @@ async fn stream_has_each_later_event_once_and_in_the_order_of_each_run() -> Resu
 async fn stream_goes_on_from_the_place_of_another() -> Result<()> {
     let db = Database::new().await;
     let scoop = start(&db).await?;
-    let quick = || scoop.events().interval(Duration::from_millis(10));
+    let quick = || scoop.operate().events().interval(Duration::from_millis(10));
     let mut events = begun(quick().follow()).await;
     assert_eq!(scoop.launch(Order { fails: false }).await?.ends().await?, Outcome::Committed);
     let before = until_the_end(&mut events).await?;
@@ -149,7 +150,7 @@ async fn longest_interval_and_patience_are_possible() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Items>().patience(Duration::MAX).start().await?;
     assert_eq!(scoop.launch(Item).await?.ends().await?, Outcome::Committed);
-    let mut events = scoop.events().since(SystemTime::UNIX_EPOCH).interval(Duration::MAX).follow();
+    let mut events = scoop.operate().events().since(SystemTime::UNIX_EPOCH).interval(Duration::MAX).follow();
     assert!(events.next().await.is_some_and(|event| event.is_ok()));
     scoop.shutdown().await?;
     Ok(())
@@ -165,8 +166,8 @@ async fn streams_of_few_events_each_leave_out_none() -> Result<()> {
     let (mut place, mut seen) = (None::<EventCursor>, BTreeSet::new());
     while seen.len() < 3 * 16 {
         let begun = match place {
-            None => scoop.events().since(SystemTime::UNIX_EPOCH),
-            Some(place) => scoop.events().after(place),
+            None => scoop.operate().events().since(SystemTime::UNIX_EPOCH),
+            Some(place) => scoop.operate().events().after(place),
         };
         let mut events = begun.recorded();
         let mut count = 0;

@@ -21,7 +21,7 @@ handler! {
 async fn events_of_transactions_that_commit_late_come_once() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Orders>().start().await?;
-    let mut events = begun(scoop.events().interval(Duration::from_millis(10)).follow()).await;
+    let mut events = begun(scoop.operate().events().interval(Duration::from_millis(10)).follow()).await;
     let mut late = db.pool().begin().await?;
     let held = scoop.launch(Order).in_transaction(&mut late).await?;
     sqlx::query("SAVEPOINT within").execute(&mut *late).await?;

@@ -296,7 +296,7 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
     );
     let one = listed.iter().find(|failed| failed.handler == "one").expect("it is listed");
     assert_eq!((&*one.step, one.hierarchy()), ("pay", root.id()));
-    let counts = client.counts().await?.unfinished;
+    let counts = client.operate().runs().count().await?.unfinished;
     let awaiting = counts.iter().filter(|count| count.phase == scoop::RunPhase::RollbackFailed);
     assert_eq!(awaiting.map(|count| count.count).sum::<usize>(), 6);
     let forged = listed.iter().find(|failed| failed.handler != "one").expect("they are listed");
@@ -334,8 +334,8 @@ async fn unreadable_failures_are_listed() -> Result<()> {
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(listed.len(), 5);
     assert!(listed.iter().all(|failed| failed.hierarchy() == root.id()));
-    assert!(scoop.runs().await?.runs.iter().any(|run| run.hierarchy == root.id()));
-    let mut events = scoop.events().since(SystemTime::UNIX_EPOCH).follow();
+    assert!(scoop.operate().runs().list().await?.runs.iter().any(|run| run.hierarchy == root.id()));
+    let mut events = scoop.operate().events().since(SystemTime::UNIX_EPOCH).follow();
     for _ in 0..forged.len() {
         while events.next().await.expect("a stream has no end")?.kind != scoop::EventKind::RollbackFailed {}
     }
@@ -712,9 +712,9 @@ async fn failures_of_many_levels_hide_no_other_run_and_no_event() -> Result<()> 
     ))
     .await;
 
-    let found = scoop.runs().failed_with("usual").await?.runs;
+    let found = scoop.operate().runs().list().failed_with("usual").await?.runs;
     assert_eq!(found.iter().map(|run| &*run.handler).collect::<Vec<_>>(), ["three"]);
-    assert_eq!(scoop.runs().failed_with("TooDeep").await?.runs.len(), 3);
+    assert_eq!(scoop.operate().runs().list().failed_with("TooDeep").await?.runs.len(), 3);
     let listed = scoop.failed_compensations().await?;
     let mut codes: Vec<_> = listed.into_iter().map(|failed| (failed.handler, failed.failure.kind)).collect();
     codes.sort();
@@ -767,23 +767,23 @@ async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Res
     assert_eq!(stuck.reason, "x".repeat(10_000));
 
     let (mut codes, mut reasons) = (vec![], vec![]);
-    for run in scoop.runs().await?.runs {
+    for run in scoop.operate().runs().list().await?.runs {
         codes.extend(run.failure.map(|failure| (run.handler, failure.code)));
         reasons.extend(run.reason);
     }
     codes.sort();
     assert_eq!((codes, reasons), (expected.to_vec(), vec![stuck.reason.clone()]));
-    assert!(scoop.explain(stuck.id()).await?.to_string().len() < 20_000);
+    assert!(scoop.operate().runs().explain(stuck.id()).await?.to_string().len() < 20_000);
     assert!(root.tree().await?.to_string().len() < 20_000);
 
-    let (mut codes, mut events) = (vec![], scoop.events().since(SystemTime::UNIX_EPOCH).recorded());
+    let (mut codes, mut events) = (vec![], scoop.operate().events().since(SystemTime::UNIX_EPOCH).recorded());
     while let Some(event) = events.next().await {
         let event = event?;
         codes.extend(event.failure.map(|failure| (event.handler.unwrap_or_default(), failure.code)));
     }
     codes.sort();
     assert_eq!(codes, expected);
-    let mut events = scoop.events().since(SystemTime::UNIX_EPOCH).without_failures().recorded();
+    let mut events = scoop.operate().events().since(SystemTime::UNIX_EPOCH).without_failures().recorded();
     while let Some(event) = events.next().await {
         assert_eq!(event?.failure, None);
     }
@@ -807,7 +807,7 @@ async fn events_with_more_failures_than_a_page_may_have_come_once() -> Result<()
     .await;
     let stored = "SELECT sum(pg_column_size(exception)) FROM scoop.message_event";
     assert!(db.number(stored).await > 2 * 4_194_304);
-    let (mut ids, mut events) = (vec![], scoop.events().since(SystemTime::UNIX_EPOCH).recorded());
+    let (mut ids, mut events) = (vec![], scoop.operate().events().since(SystemTime::UNIX_EPOCH).recorded());
     while let Some(event) = events.next().await {
         let event = event?;
         ids.extend(event.failure.map(|failure| (event.id, failure.code)));
@@ -841,7 +841,7 @@ async fn failures_that_compress_well_are_left_out_by_the_size_that_readers_get()
     let compressed =
         "SELECT count(*) FROM scoop.message_event WHERE pg_column_compression(exception) IS NOT NULL";
     assert_eq!(db.number(compressed).await, 1, "programs write no compressed failure");
-    let (mut codes, mut events) = (vec![], scoop.events().since(SystemTime::UNIX_EPOCH).recorded());
+    let (mut codes, mut events) = (vec![], scoop.operate().events().since(SystemTime::UNIX_EPOCH).recorded());
     while let Some(event) = events.next().await {
         codes.extend(event?.failure.map(|failure| failure.code));
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::{WaitKind, WaitReason};
+use scoop::operate::{WaitKind, WaitReason};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};
@@ -72,14 +72,14 @@ async fn runs_beyond_the_limit_wait_for_an_end_and_say_so() -> Result<()> {
         all.push(scoop.launch(Parcel).await?);
     }
     gate.arrivals(2).await;
-    let waiting = async || scoop.runs().waiting_for(WaitKind::Limit).await;
+    let waiting = async || scoop.operate().runs().list().waiting_for(WaitKind::Limit).await;
     eventually("two wait for the limit", async || waiting().await.is_ok_and(|page| page.runs.len() == 2))
         .await;
-    let last = scoop.explain(all[3].id()).await?;
+    let last = scoop.operate().runs().explain(all[3].id()).await?;
     let run = &last.runs[0];
     let mut holders = vec![];
     for parcel in &all[..2] {
-        let run = &scoop.explain(parcel.id()).await?.runs[0].run;
+        let run = &scoop.operate().runs().explain(parcel.id()).await?.runs[0].run;
         holders.push((run.run, run.phase));
     }
     let reason = WaitReason::Limit { concurrency: 2, serial: false, key: None, holders, ahead: 1, queued: 2 };

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use scoop::{LimitKey, RunPhase, WaitKind, WaitReason};
+use scoop::RunPhase;
+use scoop::operate::{LimitKey, WaitKind, WaitReason};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};
@@ -94,7 +95,13 @@ async fn start(db: &Database, calls: &Calls) -> Result<Scoop> {
 
 async fn limited(scoop: &Scoop, count: usize) {
     eventually("runs wait for the limit", async || {
-        scoop.runs().waiting_for(WaitKind::Limit).await.is_ok_and(|page| page.runs.len() == count)
+        scoop
+            .operate()
+            .runs()
+            .list()
+            .waiting_for(WaitKind::Limit)
+            .await
+            .is_ok_and(|page| page.runs.len() == count)
     })
     .await;
 }
@@ -111,8 +118,8 @@ async fn runs_of_a_key_begin_one_after_the_other_and_say_what_they_wait_for() ->
     limited(&scoop, 2).await;
     all.push(scoop.launch(call(8, 1)).await?);
     calls.gates.of(8).arrivals(1).await;
-    let holder = scoop.explain(all[0].id()).await?.runs[0].run.run;
-    let last = scoop.explain(all[2].id()).await?;
+    let holder = scoop.operate().runs().explain(all[0].id()).await?.runs[0].run.run;
+    let last = scoop.operate().runs().explain(all[2].id()).await?;
     let reason = WaitReason::Limit {
         concurrency: 1,
         serial: false,

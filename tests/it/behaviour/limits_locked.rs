@@ -115,7 +115,7 @@ async fn lock(db: &Database, rows: &'static str) -> Result<Transaction<'static, 
 }
 
 async fn in_phase(scoop: &Scoop, phase: RunPhase) -> Result<usize> {
-    Ok(scoop.runs().state(phase).await?.runs.len())
+    Ok(scoop.operate().runs().list().state(phase).await?.runs.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]

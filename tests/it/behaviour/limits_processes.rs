@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use scoop::{HierarchyId, WaitKind};
+use scoop::HierarchyId;
+use scoop::operate::WaitKind;
 
 use super::*;
 use crate::support::{Database, Gate, eventually, in_a_process_that_dies};
@@ -355,7 +356,7 @@ impl FreeLoads {
 }
 
 async fn waiting_for_the_limit(scoop: &Scoop) -> Result<usize> {
-    Ok(scoop.runs().waiting_for(WaitKind::Limit).await?.runs.len())
+    Ok(scoop.operate().runs().list().waiting_for(WaitKind::Limit).await?.runs.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -398,7 +399,12 @@ async fn the_program_that_started_last_decides_for_all() -> Result<()> {
     gate.open(1);
     // Two runs were in execution, now one: as many as the newer limit admits.
     eventually("one has ended", async || {
-        old.runs().state(scoop::RunPhase::Running).await.is_ok_and(|page| page.runs.len() == 1)
+        old.operate()
+            .runs()
+            .list()
+            .state(scoop::RunPhase::Running)
+            .await
+            .is_ok_and(|page| page.runs.len() == 1)
     })
     .await;
     assert_eq!(waiting_for_the_limit(&narrow).await?, 1);
@@ -407,7 +413,12 @@ async fn the_program_that_started_last_decides_for_all() -> Result<()> {
     let free = free.start().await?;
     all.push(free.launch(Load).await?);
     eventually("all are in execution", async || {
-        old.runs().state(scoop::RunPhase::Running).await.is_ok_and(|page| page.runs.len() == 3)
+        old.operate()
+            .runs()
+            .list()
+            .state(scoop::RunPhase::Running)
+            .await
+            .is_ok_and(|page| page.runs.len() == 3)
     })
     .await;
     gate.open(3);

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{Handle, LimitKey, WaitKind, WaitReason};
+use scoop::Handle;
+use scoop::operate::{LimitKey, WaitKind, WaitReason};
 
 use super::*;
 use crate::support::{Database, Notes, eventually};
@@ -133,7 +134,13 @@ fn assert_rate(begun: &[SystemTime], most: usize, period: Duration) {
 
 async fn waiting(scoop: &Scoop, count: usize) {
     eventually("runs wait for the rate", async || {
-        scoop.runs().waiting_for(WaitKind::Limit).await.is_ok_and(|page| page.runs.len() == count)
+        scoop
+            .operate()
+            .runs()
+            .list()
+            .waiting_for(WaitKind::Limit)
+            .await
+            .is_ok_and(|page| page.runs.len() == count)
     })
     .await;
 }
@@ -189,7 +196,7 @@ async fn run_that_waits_for_the_rate_of_its_key_says_so() -> Result<()> {
     scoop.launch(Letter { house: 7 }).await?;
     let last = scoop.launch(Letter { house: 7 }).await?;
     waiting(&scoop, 2).await;
-    let last = scoop.explain(last.id()).await?;
+    let last = scoop.operate().runs().explain(last.id()).await?;
     let WaitReason::Rate { runs, period, key, opens_at, ahead, queued } = &last.runs[0].reason else {
         panic!("{last}");
     };
@@ -217,7 +224,7 @@ async fn run_that_waits_for_the_rate_of_its_saga_says_so() -> Result<()> {
     }
     let third = scoop.launch(Card).await?;
     waiting(&scoop, 1).await;
-    let third = scoop.explain(third.id()).await?;
+    let third = scoop.operate().runs().explain(third.id()).await?;
     let WaitReason::Rate { runs: 2, key: None, opens_at: Some(at), ahead: 0, queued: 1, .. } =
         &third.runs[0].reason
     else {
@@ -239,7 +246,11 @@ async fn changed_rate_counts_the_runs_that_began_under_the_former_one() -> Resul
     let more = db.scoop().only::<MoreLetters>().poll_interval(NEVER).start().await?;
     waiting(&more, 2).await;
     assert_eq!(more.find(all[1].id()).await?.ends().await?, Outcome::Committed, "the second within the hour");
-    assert_eq!(more.runs().waiting_for(WaitKind::Limit).await?.runs.len(), 2, "the others wait on");
+    assert_eq!(
+        more.operate().runs().list().waiting_for(WaitKind::Limit).await?.runs.len(),
+        2,
+        "the others wait on"
+    );
     let free = db.scoop().only::<FreeLetters>().poll_interval(NEVER).start().await?;
     for letter in &all {
         assert_eq!(free.find(letter.id()).await?.ends().await?, Outcome::Committed);

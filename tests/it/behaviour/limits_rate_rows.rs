@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{Handle, WaitKind};
+use scoop::Handle;
+use scoop::operate::WaitKind;
 
 use super::*;
 use crate::support::{Database, eventually, warnings};
@@ -155,7 +156,13 @@ async fn runs_that_began_count_although_their_times_are_lost() -> Result<()> {
     db.execute("UPDATE scoop.rate_window SET begun = 'null'").await;
     let second = scoop.launch(Letter { house: 7 }).await?;
     eventually("the second letter waits for the rate", async || {
-        scoop.runs().waiting_for(WaitKind::Limit).await.is_ok_and(|page| page.runs.len() == 1)
+        scoop
+            .operate()
+            .runs()
+            .list()
+            .waiting_for(WaitKind::Limit)
+            .await
+            .is_ok_and(|page| page.runs.len() == 1)
     })
     .await;
     db.execute("UPDATE scoop.rate_window SET begun = 'null', idle_at = now()").await;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{Handle, LimitKey, RunPhase, WaitKind, WaitReason};
+use scoop::operate::{LimitKey, WaitKind, WaitReason};
+use scoop::{Handle, RunPhase};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};
@@ -96,14 +97,25 @@ async fn start(db: &Database, transfers: &Transfers, bookings: &Bookings) -> Res
 
 async fn limited(scoop: &Scoop, count: usize) {
     eventually("runs wait for their turn", async || {
-        scoop.runs().waiting_for(WaitKind::Limit).await.is_ok_and(|page| page.runs.len() == count)
+        scoop
+            .operate()
+            .runs()
+            .list()
+            .waiting_for(WaitKind::Limit)
+            .await
+            .is_ok_and(|page| page.runs.len() == count)
     })
     .await;
 }
 
 async fn in_phase(scoop: &Scoop, run: &Handle, phase: RunPhase) {
     eventually("a run is in a state", async || {
-        scoop.explain(run.id()).await.is_ok_and(|it| it.runs.iter().any(|it| it.run.phase == phase))
+        scoop
+            .operate()
+            .runs()
+            .explain(run.id())
+            .await
+            .is_ok_and(|it| it.runs.iter().any(|it| it.run.phase == phase))
     })
     .await;
 }
@@ -126,8 +138,8 @@ async fn next_run_of_a_key_begins_when_the_one_before_has_ended() -> Result<()> 
     let other = scoop.launch(transfer(8, 1)).await?;
     bookings.gate.arrivals(1).await;
     assert_eq!(transfers.notes.all(), ["7.1 books", "8.1 books"], "another key has its own turn");
-    let holder = scoop.explain(all[0].id()).await?.runs[0].run.run;
-    let last = scoop.explain(all[2].id()).await?;
+    let holder = scoop.operate().runs().explain(all[0].id()).await?.runs[0].run.run;
+    let last = scoop.operate().runs().explain(all[2].id()).await?;
     let reason = |phase| WaitReason::Limit {
         concurrency: 1,
         serial: true,
@@ -145,7 +157,7 @@ async fn next_run_of_a_key_begins_when_the_one_before_has_ended() -> Result<()> 
     assert!(text.contains(&format!("Before it: {holder}, now waiting")), "{text}");
     bookings.gate.open(4);
     in_phase(&scoop, &all[0], RunPhase::AwaitingSignal).await;
-    let last = scoop.explain(all[2].id()).await?;
+    let last = scoop.operate().runs().explain(all[2].id()).await?;
     assert_eq!(last.runs[0].reason, reason(RunPhase::AwaitingSignal), "{last}");
     for number in 1..=3 {
         confirm(&scoop, transfer(7, number)).await?;
@@ -194,8 +206,8 @@ async fn rollback_is_part_of_a_turn_and_one_that_has_failed_blocks_its_key() -> 
     confirm(&scoop, first).await?;
     in_phase(&scoop, &first_run, RunPhase::RollbackFailed).await;
     limited(&scoop, 1).await;
-    let holder = scoop.explain(first_run.id()).await?.runs[0].run.run;
-    let text = scoop.explain(second.id()).await?.to_string();
+    let holder = scoop.operate().runs().explain(first_run.id()).await?.runs[0].run.run;
+    let text = scoop.operate().runs().explain(second.id()).await?.to_string();
     assert!(text.contains(&format!("Before it: {holder}, now rollback failed")), "{text}");
     assert_eq!(transfers.notes.all(), ["7.1 books", "7.1 is confirmed"]);
     scoop.skip(holder, "by hand").await?;

@@ -149,6 +149,7 @@ mod untyped;
 mod wait_strategies;
 mod waits_changed;
 
+use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
 use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
 

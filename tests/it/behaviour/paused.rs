@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{Decider, Pause, PauseTarget, RunPhase, WaitKind, WaitReason};
+use scoop::operate::{WaitKind, WaitReason};
+use scoop::{Decider, Pause, PauseTarget, RunPhase};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};
@@ -171,7 +172,7 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
     order.comes_to(is_paused("pausable-parcels")).await?;
     assert_eq!(notes.all(), ["pack"]);
 
-    let run = client.explain(own.id()).await?.runs.remove(0);
+    let run = client.operate().runs().explain(own.id()).await?.runs.remove(0);
     let WaitReason::Pause { pauses } = &run.reason else { panic!("{run:?}") };
     assert_eq!(*pauses, client.pauses().await?);
     let [Pause { target, reason, source, until: None, .. }] = &pauses[..] else { panic!("{run:?}") };
@@ -181,9 +182,9 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
     assert!(text.contains("waits for the end of a pause"), "{text}");
     assert!(text.contains("topic `paused.parcel` is paused by ann since 2"), "{text}");
     assert!(text.ends_with("It goes on when `resume` ends the pause of topic `paused.parcel`."), "{text}");
-    let parent = client.explain(order.id()).await?.runs.remove(0).to_string();
+    let parent = client.operate().runs().explain(order.id()).await?.runs.remove(0).to_string();
     assert!(parent.contains("`pausable-parcels` has been waiting for the end of a pause for "), "{parent}");
-    let page = client.runs().waiting_for(WaitKind::Pause).await?;
+    let page = client.operate().runs().list().waiting_for(WaitKind::Pause).await?;
     assert_eq!(page.runs.len(), 3);
     assert!(page.runs.iter().all(|run| run.phase == RunPhase::Pending));
 
@@ -261,7 +262,9 @@ async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<
     let bill = scoop.launch(Bill).await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
     scoop.pause(PauseTarget::Everything).await?;
-    let [awaiting] = &scoop.explain(bill.id()).await?.runs[..] else { panic!("there is one run") };
+    let [awaiting] = &scoop.operate().runs().explain(bill.id()).await?.runs[..] else {
+        panic!("there is one run")
+    };
     assert!(matches!(awaiting.reason, WaitReason::Signal { .. }), "{awaiting}");
     assert_eq!(awaiting.pauses, scoop.pauses().await?);
     let text = awaiting.to_string();
@@ -269,7 +272,9 @@ async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<
     assert!(text.ends_with(" Also, `resume` has to end the pause of everything."), "{text}");
     assert_eq!(scoop.signal(Paid, "bill").await?, 1);
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Ready)).await?;
-    let [reached] = &scoop.explain(bill.id()).await?.runs[..] else { panic!("there is one run") };
+    let [reached] = &scoop.operate().runs().explain(bill.id()).await?.runs[..] else {
+        panic!("there is one run")
+    };
     assert!(matches!(reached.reason, WaitReason::Pause { .. }), "{reached}");
     assert_eq!(notes.all(), [""; 0]);
     scoop.resume(PauseTarget::Everything).await?;
@@ -304,7 +309,7 @@ async fn limit_ends_the_pause_by_itself() -> Result<()> {
     let paused = scoop.pause(parcels()).for_at_most(NEVER).await?;
     assert!(paused.pause.until.is_some(), "{paused}");
     let parcel = scoop.launch(Parcel { fails: false }).await?;
-    let text = scoop.explain(parcel.id()).await?.to_string();
+    let text = scoop.operate().runs().explain(parcel.id()).await?.to_string();
     assert!(text.ends_with("ends the pause of saga `pausable-parcels`, or at that time."), "{text}");
     scoop.pause(parcels()).for_at_most(Duration::from_millis(20)).await?;
     assert_eq!(parcel.ends().await?, Outcome::Committed);
@@ -433,7 +438,7 @@ async fn renamed_saga_stays_paused_under_all_its_names() -> Result<()> {
     let renamed = scoop.launch(Trip).await?;
     for (trip, saga) in [(&former, "pausable-former-trips"), (&renamed, "pausable-trips")] {
         trip.comes_to(is_paused(saga)).await?;
-        let run = scoop.explain(trip.id()).await?.runs.remove(0);
+        let run = scoop.operate().runs().explain(trip.id()).await?.runs.remove(0);
         assert!(matches!(run.reason, WaitReason::Pause { .. }), "{run}");
     }
     // A retired saga stays paused, too.
@@ -442,7 +447,7 @@ async fn renamed_saga_stays_paused_under_all_its_names() -> Result<()> {
     assert!(again.is_known, "{again}");
     assert!(scoop.resume(PauseTarget::saga::<FormerTrips>()).await?.is_some());
     for trip in [&former, &renamed] {
-        let run = scoop.explain(trip.id()).await?.runs.remove(0);
+        let run = scoop.operate().runs().explain(trip.id()).await?.runs.remove(0);
         let WaitReason::Pause { pauses } = &run.reason else { panic!("{run}") };
         assert_eq!(*pauses, std::slice::from_ref(&again.pause));
     }
@@ -534,7 +539,7 @@ async fn command_is_decided_after_the_resume() -> Result<()> {
     let decider = PauseTarget::saga::<Decider<PayIn>>();
     scoop.pause(decider.clone()).await?;
     let sent = scoop.send(PayIn { cents: 7 }).await?;
-    let page = scoop.runs().waiting_for(WaitKind::Pause).await?;
+    let page = scoop.operate().runs().list().waiting_for(WaitKind::Pause).await?;
     assert_eq!(page.runs.len(), 1);
     assert_eq!(scoop.entity::<Till>(1).await?.version, 0);
     scoop.resume(&decider).await?;
@@ -580,7 +585,7 @@ async fn set_for_a_paused_saga_is_collected_and_waits() -> Result<()> {
     let right = scoop.launch(Right { pair: "seven".into() }).await?;
     assert_eq!(right.ends().await?, Outcome::Committed);
     assert!(scoop.waiting_members().await?.is_empty());
-    let page = scoop.runs().waiting_for(WaitKind::Pause).await?;
+    let page = scoop.operate().runs().list().waiting_for(WaitKind::Pause).await?;
     let [set] = &page.runs[..] else { panic!("{page:?}") };
     assert_eq!((&*set.handler, notes.all().len()), ("pausable-pairs", 0));
     scoop.resume(PauseTarget::saga::<Pairs>()).await?;

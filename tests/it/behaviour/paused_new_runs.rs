@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{PauseTarget, WaitKind, WaitReason};
+use scoop::PauseTarget;
+use scoop::operate::{WaitKind, WaitReason};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually, takes};
@@ -214,11 +215,11 @@ async fn begun_runs_finish_and_new_ones_wait() -> Result<()> {
 
     for handle in [&late, &late_bill] {
         handle.comes_to(is_pending).await?;
-        let run = scoop.explain(handle.id()).await?.runs.remove(0);
+        let run = scoop.operate().runs().explain(handle.id()).await?.runs.remove(0);
         assert!(matches!(run.reason, WaitReason::Pause { .. }), "{run}");
         assert!(run.to_string().contains("is paused for new runs only by ann"), "{run}");
     }
-    assert_eq!(scoop.runs().waiting_for(WaitKind::Pause).await?.runs.len(), 2);
+    assert_eq!(scoop.operate().runs().list().waiting_for(WaitKind::Pause).await?.runs.len(), 2);
     scoop.resume(PauseTarget::saga::<Orders>()).await?;
     scoop.resume(PauseTarget::topic("new-runs.bill")).await?;
     assert_eq!(late.ends().await?, Outcome::Committed);
@@ -274,7 +275,7 @@ async fn full_pause_wins_and_a_second_pause_replaces_the_kind() -> Result<()> {
     scoop.pause(PauseTarget::saga::<Bills>()).await?;
     scoop.signal(Paid, "one").await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Ready)).await?;
-    let run = scoop.explain(bill.id()).await?.runs.remove(0);
+    let run = scoop.operate().runs().explain(bill.id()).await?.runs.remove(0);
     let WaitReason::Pause { pauses } = &run.reason else { panic!("{run}") };
     assert!(matches!(&pauses[..], [pause] if !pause.new_runs_only), "{run}");
     // Now only new runs of it are paused.

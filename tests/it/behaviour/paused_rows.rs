@@ -29,7 +29,7 @@ async fn forged_texts_are_cut() -> Result<()> {
     scoop.pause(parcels.clone()).reason("an audit").source("ann").await?;
     db.execute("UPDATE scoop.pause SET reason = repeat('x', 1000000), source = repeat('y', 1000000)").await;
     let parcel = scoop.launch(Parcel).await?;
-    let explained = scoop.explain(parcel.id()).await?;
+    let explained = scoop.operate().runs().explain(parcel.id()).await?;
     let expected = (Some("x".repeat(1_000)), "y".repeat(1_000));
     let (listed, tree) = (scoop.pauses().await?, parcel.tree().await?);
     for pauses in [&listed, &tree.roots()[0].pauses, &explained.runs[0].pauses] {

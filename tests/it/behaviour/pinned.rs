@@ -66,7 +66,12 @@ async fn start<S: Saga + Clone>(db: &Database, saga: &S) -> Result<Scoop> {
 
 async fn in_phase(scoop: &Scoop, run: &Handle, phase: RunPhase) {
     eventually("a run is in a state", async || {
-        scoop.explain(run.id()).await.is_ok_and(|it| it.runs.iter().any(|it| it.run.phase == phase))
+        scoop
+            .operate()
+            .runs()
+            .explain(run.id())
+            .await
+            .is_ok_and(|it| it.runs.iter().any(|it| it.run.phase == phase))
     })
     .await;
 }
@@ -127,7 +132,7 @@ async fn run_pinned_for_always_is_stuck_until_a_process_with_its_definition_star
     former.shutdown().await?;
     depart(&newer, 1).await?;
     in_phase(&newer, &trip, RunPhase::Stuck).await;
-    let text = newer.explain(trip.id()).await?.to_string();
+    let text = newer.operate().runs().explain(trip.id()).await?.to_string();
     assert!(text.contains("of its saga, which is pinned: start a program with that"), "{text}");
     let former = start(&db, &FormerAlways { notes: notes.clone() }).await?;
     assert_eq!(former.find(trip.id()).await?.ends().await?, Outcome::Committed);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{Priority, WaitKind, WaitReason};
+use scoop::Priority;
+use scoop::operate::{WaitKind, WaitReason};
 use serde_json::json;
 
 use super::*;
@@ -125,7 +126,7 @@ async fn explanation_of_a_run_has_its_priority_and_those_that_it_overtakes() -> 
         (&high, Priority::High, 0, "Its priority is high."),
         (&low, Priority::Low, 3, "Its priority is low."),
     ] {
-        let explained = scoop.explain(run.id()).await?;
+        let explained = scoop.operate().runs().explain(run.id()).await?;
         let WaitReason::Slot { ahead: before, queued, .. } = explained.runs[0].reason else {
             panic!("{explained}");
         };
@@ -133,7 +134,11 @@ async fn explanation_of_a_run_has_its_priority_and_those_that_it_overtakes() -> 
         assert!(explained.to_string().contains(text), "{explained}");
     }
     let later = scoop.launch(job("later")).priority(Priority::High).delay(NEVER).await?;
-    assert_eq!(scoop.explain(later.id()).await?.runs[0].priority, Priority::High, "while it waits");
+    assert_eq!(
+        scoop.operate().runs().explain(later.id()).await?.runs[0].priority,
+        Priority::High,
+        "while it waits"
+    );
     assert_eq!(order(&jobs, 4).await, ["high", "one", "two", "low"]);
     scoop.shutdown().await?;
     Ok(())
@@ -275,11 +280,11 @@ mod of_a_key {
         scoop.launch(call("normal")).await?;
         let high = scoop.launch(call("high")).priority(Priority::High).await?;
         eventually("all wait for the limit", async || {
-            let page = scoop.runs().waiting_for(WaitKind::Limit).await;
+            let page = scoop.operate().runs().list().waiting_for(WaitKind::Limit).await;
             page.is_ok_and(|page| page.runs.len() == 3)
         })
         .await;
-        let explained = scoop.explain(high.id()).await?;
+        let explained = scoop.operate().runs().explain(high.id()).await?;
         let WaitReason::Limit { ahead, queued, .. } = explained.runs[0].reason else {
             panic!("{explained}");
         };

@@ -105,7 +105,7 @@ async fn runs_with_forged_priorities_and_times_are_claimed() -> Result<()> {
             all.push(run);
         }
     }
-    let explained = client.explain(all[0].id()).await?;
+    let explained = client.operate().runs().explain(all[0].id()).await?;
     assert_eq!(explained.runs[0].priority, Priority::Normal, "{explained}");
     let scoop = start(&db, &parcels).await?;
     parcels.gate.open(all.len());

@@ -103,7 +103,7 @@ mod shutdown {
             ("launch", scoop.launch(Root).await.map(drop)),
             ("launch with a key", scoop.launch(Root).unique("7").await.map(drop)),
             ("launch of several", scoop.launch_all([Root, Root]).await.map(drop)),
-            ("list", scoop.runs().await.map(drop)),
+            ("list", scoop.operate().runs().list().await.map(drop)),
             ("find", scoop.find(root.id()).await.map(drop)),
             ("cancel", scoop.cancel(root.id(), "not wanted").await.map(drop)),
             ("status", root.status().await.map(drop)),

@@ -151,7 +151,7 @@ async fn unfinished_hierarchy_is_refused_and_a_dry_run_changes_nothing() -> Resu
     assert!(matches!(running.ends().await?, Outcome::RolledBack(_)));
     accepted(scoop.relaunch(running.id(), "").dry_run().await?);
     assert!(running.tree().await?.relaunched_as().is_empty());
-    assert_eq!(scoop.runs().roots().page(10).await?.runs.len(), 1);
+    assert_eq!(scoop.operate().runs().list().roots().page(10).await?.runs.len(), 1);
     let error = scoop.relaunch(HierarchyId::from(uuid::Uuid::from_u128(7)), "").await.unwrap_err();
     assert!(matches!(error, RuntimeError::NoSuchRun { .. }), "{error}");
     scoop.shutdown().await?;
@@ -170,8 +170,8 @@ async fn relaunch_has_another_payload_and_no_deadline_that_has_passed() -> Resul
     let new = accepted(scoop.relaunch(old.id(), "lighter").payload(changed.clone()).await?);
     let found = scoop.find(new).await?;
     assert_eq!(found.ends().await?, Outcome::Committed);
-    let runs = scoop.runs().state(RunPhase::Committed).page(9).await?.runs;
-    let message = scoop.contents(&runs[0]).await?.message.expect("it is kept").to_string();
+    let runs = scoop.operate().runs().list().state(RunPhase::Committed).page(9).await?.runs;
+    let message = scoop.operate().runs().contents(&runs[0]).await?.message.expect("it is kept").to_string();
     assert_eq!(serde_json::from_str::<serde_json::Value>(&message)?, changed);
     scoop.shutdown().await?;
     Ok(())
@@ -242,7 +242,8 @@ async fn all_runs_of_a_list_are_launched_again_page_by_page() -> Result<()> {
     parcels.road_is_open.store(true, Ordering::SeqCst);
     let (mut place, mut launched) = (None, vec![]);
     loop {
-        let page = scoop.runs().state(RunPhase::RolledBack).roots().page(2).after(place).await?;
+        let page =
+            scoop.operate().runs().list().state(RunPhase::RolledBack).roots().page(2).after(place).await?;
         for run in &page.runs {
             assert!(run.requests().eq([scoop::RunRequest::Relaunch]));
             launched.push(accepted(scoop.relaunch(run.hierarchy, "the road is open").await?));
@@ -267,11 +268,11 @@ async fn lists_and_trees_have_the_queue_time_and_the_duration() -> Result<()> {
     let scoop = start(&db, &parcels).await?;
     let parcel = scoop.launch(Parcel { blocks: true, ..PARCEL }).await?;
     parcels.gate.arrivals(1).await;
-    let [running] = &scoop.runs().page(9).await?.runs[..] else { panic!("one run") };
+    let [running] = &scoop.operate().runs().list().page(9).await?.runs[..] else { panic!("one run") };
     assert!(running.queue_time().is_some() && running.duration().is_none(), "{running:?}");
     parcels.gate.open(1);
     assert_eq!(parcel.ends().await?, Outcome::Committed);
-    let [ended] = &scoop.runs().page(9).await?.runs[..] else { panic!("one run") };
+    let [ended] = &scoop.operate().runs().list().page(9).await?.runs[..] else { panic!("one run") };
     assert_eq!((ended.queued_at, ended.began_at), (running.queued_at, running.began_at));
     let took = ended.duration().expect("it has ended");
     assert_eq!(ended.began_at.map(|at| at + took), Some(ended.since));
@@ -280,7 +281,7 @@ async fn lists_and_trees_have_the_queue_time_and_the_duration() -> Result<()> {
     assert_eq!(tree.roots()[0].queue_time, ended.queue_time());
     assert_eq!(scoop.rollback(parcel.id(), "it came back").await?, scoop::RollbackAnswer::Accepted);
     eventually("it is undone", async || {
-        let runs = scoop.runs().state(RunPhase::RolledBack).page(9).await.unwrap().runs;
+        let runs = scoop.operate().runs().list().state(RunPhase::RolledBack).page(9).await.unwrap().runs;
         runs.first().is_some_and(|run| run.began_at == ended.began_at && run.duration() > Some(took))
     })
     .await;

@@ -545,9 +545,12 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert_eq!(sqlx::query_scalar::<_, i64>(runs).fetch_one(&pool).await?, 0);
     assert!(reader.handlers().await?.iter().any(|listed| listed.handler == "orders"));
     assert!(reader.stuck_runs().await?.is_empty() && reader.failed_compensations().await?.is_empty());
-    assert!(!reader.runs().await?.runs.is_empty() && !reader.runs().handler("orders").await?.runs.is_empty());
-    assert_eq!(reader.explain(order.id()).await?.runs.len(), 1);
-    assert!(!reader.counts().await?.finished.is_empty());
+    assert!(
+        !reader.operate().runs().list().await?.runs.is_empty()
+            && !reader.operate().runs().list().handler("orders").await?.runs.is_empty()
+    );
+    assert_eq!(reader.operate().runs().explain(order.id()).await?.runs.len(), 1);
+    assert!(!reader.operate().runs().count().await?.finished.is_empty());
     let tried = reader.rollback(order.id(), "tried").dry_run();
     assert_eq!(tried.await?, RollbackAnswer::Accepted, "a dry run needs no right to write");
     assert_eq!(reader.cancel(order.id(), "tried").dry_run().await?, CancelAnswer::NothingToDo);
@@ -555,7 +558,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let broken = scoop.launch(Order { fails: true }).await?;
     assert!(matches!(broken.ends().await?, Outcome::RollbackFailed(_)));
     let run = reader.failed_compensations().await?.remove(0).id();
-    assert_eq!(reader.explain(run).await?.runs[0].requests().count(), 4);
+    assert_eq!(reader.operate().runs().explain(run).await?.runs[0].requests().count(), 4);
     for tried in [reader.retry(run), reader.skip(run, "tried"), reader.resolve(run, "tried")] {
         assert_eq!(tried.dry_run().await?, RepairAnswer::Accepted);
     }
@@ -567,7 +570,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     for hierarchy in [&broken, &shipment] {
         assert!(reader.interventions(hierarchy.id()).await?.is_empty());
     }
-    let mut events = begun(reader.events().follow()).await;
+    let mut events = begun(reader.operate().events().follow()).await;
     scoop.launch(Order { fails: false }).await?.ends().await?;
     assert!(events.next().await.is_some_and(|event| event.is_ok()));
     let Err(error) = reader.launch(Order { fails: false }).await.map(drop) else { panic!("it was launched") };

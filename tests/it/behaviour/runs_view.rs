@@ -73,7 +73,7 @@ async fn unfinished_runs_are_shown_in_words_without_ballast() -> Result<()> {
     assert_eq!(shown(db.pool(), &order).await?, of_order);
     assert_eq!(shown(db.pool(), &later).await?, ["runs-view-items, pending, later, deadline, 0"]);
     assert_eq!(db.number("SELECT count(*) FROM scoop.runs").await, 3);
-    let listed = scoop.runs().await?.runs;
+    let listed = scoop.operate().runs().list().await?.runs;
     assert_eq!(listed.len(), 3);
     for run in listed {
         let of_run = format!("FROM scoop.runs WHERE run = '{}'", run.run);

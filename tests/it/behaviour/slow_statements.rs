@@ -266,7 +266,7 @@ mod reads {
         let failures = "BEGIN; LOCK TABLE scoop.ended_run IN ACCESS EXCLUSIVE MODE";
         let lock = db.pool().begin_with(failures).await?;
         let counting = scoop.clone();
-        let counts = tokio::spawn(async move { counting.counts().exact().await });
+        let counts = tokio::spawn(async move { counting.operate().runs().count().exact().await });
         // Then no read has got a turn for as long as the patience.
         let is_refused = async || matches!(scoop.handlers().await, Err(RuntimeError::ReadsBusy { .. }));
         eventually("a count has the only turn", is_refused).await;

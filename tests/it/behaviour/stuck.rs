@@ -1,6 +1,7 @@
 //! Runs that the program at hand cannot continue: they wait for one that can.
 
-use scoop::{CancelAnswer, Handle, RepairAnswer, RunPhase, RunRequest, RunState, Tree, WaitKind, WaitReason};
+use scoop::operate::{WaitKind, WaitReason};
+use scoop::{CancelAnswer, Handle, RepairAnswer, RunPhase, RunRequest, RunState, Tree};
 
 use super::*;
 use crate::support::Database;
@@ -134,14 +135,14 @@ async fn stuck_run_is_listed_and_explained_with_its_reason() -> Result<()> {
     let scoop = db.scoop().only::<shorter::Checkout>().only::<ChildHandler>().start().await?;
     let reason = reason(&root).await?;
     assert!(reason.contains("no step `reserve` any more"), "{reason}");
-    let explanation = scoop.explain(root.id()).await?;
+    let explanation = scoop.operate().runs().explain(root.id()).await?;
     let [run] = &explanation.runs[..] else { panic!("{explanation}") };
     let WaitReason::Program { why: Some(why), .. } = &run.reason else { panic!("{run:?}") };
     assert_eq!(*why, reason);
     let text = run.to_string();
     let (_, said) = text.split_once("waits for a program that can continue it, for ").expect("it says so");
     assert_eq!(said.matches(&reason).count(), 1, "{text}");
-    let listed = scoop.runs().waiting_for(WaitKind::Program).await?.runs;
+    let listed = scoop.operate().runs().list().waiting_for(WaitKind::Program).await?.runs;
     let [listed] = &listed[..] else { panic!("{listed:?}") };
     assert_eq!((listed.run, listed.phase), (run.run.run, RunPhase::Stuck));
     assert_eq!(listed.reason, Some(reason));
@@ -149,8 +150,8 @@ async fn stuck_run_is_listed_and_explained_with_its_reason() -> Result<()> {
 
     let fitting = db.start((before::Checkout, ChildHandler)).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
-    assert_eq!(fitting.explain(root.id()).await?.runs[0].reason, WaitReason::Ended);
-    assert_eq!(fitting.runs().waiting_for(WaitKind::Program).await?.runs, []);
+    assert_eq!(fitting.operate().runs().explain(root.id()).await?.runs[0].reason, WaitReason::Ended);
+    assert_eq!(fitting.operate().runs().list().waiting_for(WaitKind::Program).await?.runs, []);
     Ok(())
 }
 

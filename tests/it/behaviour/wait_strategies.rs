@@ -409,7 +409,8 @@ async fn others_are_left_they_run_on_and_a_later_rollback_undoes_them_first() ->
     root.comes_to(gives_up).await?;
     assert!(!program.notes.all().contains(&"withdraw".to_owned()));
     let says = async || {
-        let explained = program.scoop.explain(root.id()).await.map(|explained| explained.to_string());
+        let explained =
+            program.scoop.operate().runs().explain(root.id()).await.map(|explained| explained.to_string());
         explained.is_ok_and(|text| text.contains("waits for handlers that a strategy had left under way"))
     };
     eventually("its explanation says why it waits", says).await;
@@ -599,7 +600,7 @@ async fn strategy_that_no_program_has_run_is_stuck_and_says_why() -> Result<()> 
     let tree = root.comes_to(is_waiting).await?;
     let text = tree.to_string();
     assert!(text.contains("waits for the first handler that ends of `strategies.quote`"), "{text}");
-    let explanation = program.scoop.explain(root.id()).await?.to_string();
+    let explanation = program.scoop.operate().runs().explain(root.id()).await?.to_string();
     assert!(
         explanation.contains("by its strategy for the first handler that ends of `strategies.quote`"),
         "{explanation}"

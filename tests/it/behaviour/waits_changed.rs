@@ -156,7 +156,7 @@ async fn cancelled_run_whose_signal_no_program_awaits_gives_up_when_it_is_retrie
 async fn explanation_of_a_wait_without_a_limit_names_no_time() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let root = waiting(&db, &notes).await?;
-    let explained = db.client().explain(root).await?.to_string();
+    let explained = db.client().operate().runs().explain(root).await?.to_string();
     assert!(explained.contains("orders.approved") && !explained.contains("9999"), "{explained}");
     Ok(())
 }

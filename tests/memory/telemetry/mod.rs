@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
+use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
 use scoop::{Builder, Handle, InMemory, PauseTarget, RunState, Tree};
 
@@ -194,7 +195,7 @@ async fn failed_rollback_is_an_error_with_a_remedy() -> Result<()> {
         2,
         "{tree}"
     );
-    let mut recorded = shop.scoop.events().since(SystemTime::UNIX_EPOCH).recorded();
+    let mut recorded = shop.scoop.operate().events().since(SystemTime::UNIX_EPOCH).recorded();
     let mut failures = 0;
     while let Some(event) = recorded.next().await {
         failures += usize::from(event?.kind == scoop::EventKind::RollbackFailed);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use scoop_runtime::{FailedCompensation, RunPhase, RunRequest, Scoop, WaitKind};
+use scoop_operate::OperateExt as _;
+use scoop_operate::WaitKind;
+use scoop_runtime::{FailedCompensation, RunPhase, RunRequest, Scoop};
 
 use super::{Advice, Finding, LISTED, Level};
 use crate::commands::counts;
@@ -50,7 +52,7 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
             },
         )
     }));
-    let counted = scoop.counts().sagas(SAGAS_COUNTED).await?;
+    let counted = scoop.operate().runs().count().sagas(SAGAS_COUNTED).await?;
     if !counted.is_complete {
         findings.push(Finding::bad(
             Level::Note,
@@ -163,7 +165,8 @@ async fn undecided_rollbacks(scoop: &Scoop) -> Result<(Vec<FailedCompensation>, 
 /// Sagas with runs that have been due for long, although a living program has them and nothing else holds them up; and whether
 /// all unfinished runs were looked at.
 async fn late(scoop: &Scoop, now: SystemTime) -> Result<(Vec<Finding>, bool), Fault> {
-    let query = scoop.runs().waiting_for(WaitKind::Slot).until(now - LATE_AFTER).page(LATE_PAGE);
+    let query =
+        scoop.operate().runs().list().waiting_for(WaitKind::Slot).until(now - LATE_AFTER).page(LATE_PAGE);
     let (mut due, mut place) = (vec![], None);
     for _ in 0..LATE_PAGES {
         // A page reads a limited number of runs, so it can be empty before the last one.
@@ -201,7 +204,7 @@ async fn endless_waits(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![];
     for former in scoop.former_handlers().limit(LISTED).await? {
         let (topic, handler) = (&former.topic, &former.handler);
-        let runs = scoop.runs().topic(topic).handler(handler).waiting_for(WaitKind::Program);
+        let runs = scoop.operate().runs().list().topic(topic).handler(handler).waiting_for(WaitKind::Program);
         let page = runs.page(LATE_PAGE).await?;
         let endless =
             page.runs.iter().filter(|run| run.deadline.is_none() && run.phase != RunPhase::Stuck).count();

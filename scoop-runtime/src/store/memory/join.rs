@@ -1,6 +1,6 @@
 //! The messages that sagas join; see `join_*.sql`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,11 +10,11 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::State;
+use crate::WaitingMember;
 use crate::bug::{Bug, is_injected};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
 use crate::util::format::system_time;
-use crate::{JoinWait, WaitingMember};
 
 /// The rows of `join_member`.
 #[derive(Default)]
@@ -53,24 +53,6 @@ impl MemberRow {
             payload: self.payload.clone(),
             traceparent: self.traceparent.clone(),
         }
-    }
-}
-
-impl JoinMembers {
-    /// The wait of the message of this collector, if it waits.
-    pub(super) fn wait_of(&self, run: Uuid) -> Option<JoinWait> {
-        let member = self.waiting.iter().find(|member| member.run == run)?;
-        let of_set = |other: &&MemberRow| other.saga == member.saga && other.key == member.key;
-        let present: BTreeSet<_> =
-            self.waiting.iter().filter(of_set).map(|other| other.topic.clone()).collect();
-        Some(JoinWait {
-            saga: member.saga.clone(),
-            key: member.key.clone(),
-            since: system_time(member.since),
-            until: member.expires_at.map(system_time),
-            present: present.into_iter().collect(),
-            missing: vec![],
-        })
     }
 }
 

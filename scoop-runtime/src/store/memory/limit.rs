@@ -11,7 +11,6 @@ use super::definitions::lanes_of;
 use super::row::{Lane, RowState, WorkingRow};
 use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
-use crate::find::LimitFacts;
 use crate::store::limit::{
     Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
 };
@@ -21,7 +20,6 @@ use crate::store::{
     SagaLimit,
 };
 use crate::util::stored_time::StoredTime;
-use crate::{LimitKey, RunId, RunPhase};
 
 /// The runs that are parked, by handler and key, those first that were ready first.
 pub(super) type Parked = BTreeMap<(Arc<str>, String), BTreeSet<(OffsetDateTime, RowKey)>>;
@@ -349,48 +347,6 @@ impl State {
     /// The limit of a handler.
     pub(super) fn limit_of(&self, handler: &str) -> Option<&RecordedLimit> {
         self.limits.iter().find(|it| it.of.handlers.iter().any(|name| name == handler))
-    }
-
-    /// The limits of the saga of a run, with what counts for them beside it.
-    pub(super) fn limit_facts(&self, row: &WorkingRow) -> Option<LimitFacts> {
-        let limit = self.limit_of(&row.handler)?;
-        let key = limit.of.key_from.as_ref().zip(row.limit_key.as_ref());
-        let of_key = key.filter(|_| limit.concurrency_by_key().is_some());
-        let counts = |it: &&WorkingRow| of_key.is_none_or(|(_, key)| it.limit_key.as_ref() == Some(key));
-        let mut holders: Vec<(RunId, RunPhase)> = vec![];
-        if limit.concurrency.is_some() {
-            let counted = self.counted(limit).filter(counts);
-            holders.extend(counted.map(|row| (row.id().into(), self.phase_of(row))));
-            holders.sort_unstable_by_key(|(run, _)| *run);
-        }
-        let counted = if limit.rate_by_key().is_some() { row.limit_key.as_deref() } else { Some("") };
-        let rate = self.rates.get(&limit.of.saga).and_then(|rates| rates.get(counted?));
-        let opens_at = rate.map(|rate| rate.opens_at).filter(|at| *at > micros(self.now()));
-        Some(LimitFacts {
-            concurrency: limit.concurrency,
-            serial: limit.serial,
-            rate: limit.rate,
-            key: key.filter(|(from, _)| !from.is_empty()).map(|(from, key)| LimitKey::new(from, key)),
-            holders,
-            opens_at: opens_at
-                .and_then(|at| OffsetDateTime::from_unix_timestamp_nanos(i128::from(at) * 1_000).ok()),
-        })
-    }
-
-    /// The queue times of the runs that are parked with the key of this one, if it is parked.
-    pub(super) fn parked_beside<'a>(
-        &'a self,
-        row: &'a WorkingRow,
-    ) -> Option<impl Iterator<Item = OffsetDateTime> + 'a> {
-        row.parked_since.filter(|_| row.ready_at > self.now())?;
-        let parked = self.parked.get(&(row.handler.clone(), row.limit_key.clone()?))?;
-        let beside = parked.iter().filter_map(|(_, run)| self.row(*run));
-        Some(beside.filter(|it| it.lane() == row.lane()).map(WorkingRow::queue_time))
-    }
-
-    /// Whether a due run waits for a limit of its saga that is not by key.
-    pub(super) fn is_limit_reached(&self, handler: &str) -> bool {
-        self.limit_of(handler).is_some_and(|limit| self.usage(limit).room_of_saga(limit) == 0)
     }
 
     fn park(&mut self, run: RowKey, key: String) {

@@ -7,15 +7,12 @@
 mod begun_steps;
 mod claim;
 mod clock;
-mod contents;
 mod definitions;
 mod due;
 mod entity;
 mod error_queue;
 mod event_log;
 mod faults;
-mod find;
-mod follow;
 mod free;
 mod inspect;
 mod join;

@@ -8,19 +8,18 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::row::{RowState, RunOutcome, WorkingRow};
 use super::state::{Hierarchy, Registration, State, after};
-use crate::find::{BLOCKING_MAX, FAILED_BELOW_READ};
+use crate::RunPhase;
 use crate::repair::{
     ConcernedRun, Decision, FailedCompensation, FailedRun, Intervention, OperatorEvent, Refusal,
     RepairAction, RepairedRun, SIGNAL, StuckRun, no_program,
 };
-use crate::store::types::UNKNOWN_MAX;
+use crate::store::types::{FIRST_MAX, UNKNOWN_MAX};
 use crate::store::{
     InterventionSubject, Page, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget,
     Requester, no_failure,
 };
 use crate::tree::Extent;
 use crate::util::format::system_time;
-use crate::{FailedBelow, RunPhase};
 
 impl RepairStorage for MemoryStore {
     async fn repair(
@@ -207,7 +206,7 @@ impl State {
 
     fn failed_compensation(&self, row: &WorkingRow) -> FailedCompensation {
         let mut failed_below = self.failed_below(row);
-        failed_below.truncate(BLOCKING_MAX);
+        failed_below.truncate(FIRST_MAX.into());
         FailedCompensation {
             lineage: row.lineage.clone(),
             handler: row.handler.to_string(),
@@ -246,6 +245,27 @@ impl State {
             level = next;
         }
         found
+    }
+}
+
+impl State {
+    /// The phase of an unfinished run.
+    pub(super) fn phase_of(&self, row: &WorkingRow) -> RunPhase {
+        let is_ahead = row.due_at() > self.now();
+        match row.state {
+            RowState::Failed => RunPhase::RollbackFailed,
+            RowState::Stuck => RunPhase::Stuck,
+            RowState::Running => RunPhase::Running,
+            RowState::Waiting => RunPhase::Waiting,
+            RowState::Ready | RowState::Ended if row.attempts + row.retries > 0 => RunPhase::Retrying,
+            RowState::Ready | RowState::Ended if row.is_unclaimed() && !row.rollback_requested => {
+                RunPhase::Pending
+            }
+            RowState::Ready | RowState::Ended if is_ahead && row.signal.is_some() => RunPhase::AwaitingSignal,
+            RowState::Ready if is_ahead && row.children_max.is_some() => RunPhase::Waiting,
+            RowState::Ready | RowState::Ended if is_ahead && !row.is_unclaimed() => RunPhase::Sleeping,
+            RowState::Ready | RowState::Ended => RunPhase::Ready,
+        }
     }
 }
 
@@ -363,12 +383,6 @@ impl Hierarchy {
             part_is_done: suspended.is_some_and(|it| it.step.is_some() && it.step == row.step),
             leaves_behind: gave_up && suspended.is_some_and(|it| record.leaves_behind(it, topology)),
         }
-    }
-
-    /// These failed runs, each with its failure: as many as are shown, and one more.
-    pub(super) fn named_failures(&self, failed: &[Uuid]) -> Vec<FailedBelow> {
-        let rows = failed.iter().take(FAILED_BELOW_READ).filter_map(|run| self.rows.get(run));
-        rows.map(|row| FailedBelow::new(row.id(), &*row.handler, row.rollback_failure.as_ref())).collect()
     }
 }
 

@@ -9,7 +9,6 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
-use crate::find::RunPhase;
 pub(super) use crate::store::RowState;
 use crate::store::{ClaimKey, FormerAttempts};
 
@@ -88,17 +87,6 @@ pub enum RunOutcome {
     RolledBack,
     /// It never began.
     Dropped,
-}
-
-impl RunOutcome {
-    /// The state of such a run; `None` if it was dropped.
-    pub(super) fn phase(self) -> Option<RunPhase> {
-        match self {
-            Self::Committed => Some(RunPhase::Committed),
-            Self::RolledBack => Some(RunPhase::RolledBack),
-            Self::Dropped => None,
-        }
-    }
 }
 
 /// A run that has ended: a row of `ended_run`.
@@ -322,3 +310,10 @@ impl WorkingRow {
 
 /// The same, and the definition that runs are reserved for.
 pub(super) type Lane = (Arc<str>, Arc<str>, i32);
+
+impl WorkingRow {
+    /// Whether a cancellation makes it give up: it does not yet, and is no part of a rollback.
+    pub(super) fn can_give_up(&self) -> bool {
+        !self.giving_up && self.rollback_since.is_none()
+    }
+}

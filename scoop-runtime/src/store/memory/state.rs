@@ -170,8 +170,6 @@ pub(super) struct State {
     /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
     written: u64,
-    /// The hierarchy of each event, and its position in the record of that.
-    by_place: BTreeMap<u64, (Uuid, usize)>,
     turns: u64,
     sessions_opened: u64,
     #[cfg(feature = "simulation")]
@@ -444,19 +442,7 @@ impl State {
         self.newest = self.newest.max(Some(event.at));
         let root = event.lineage.root_id();
         let record = &mut self.hierarchies.entry(root).or_default().record;
-        self.by_place.insert(event.place, (root, record.events.len()));
         record.append(event);
-    }
-
-    /// The number of events written so far.
-    pub(super) fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// The events from this place on, in the order in which they were written.
-    pub(super) fn events_from(&self, place: u64) -> impl Iterator<Item = &Event> {
-        let positions = self.by_place.range(place..).map(|(_, position)| position);
-        positions.filter_map(|(root, at)| self.hierarchies.get(root)?.record.events.get(*at))
     }
 
     /// The handlers registered for a topic.
@@ -519,9 +505,6 @@ impl State {
     /// Takes the record of a hierarchy without unfinished runs out of the database.
     pub(super) fn take_record(&mut self, root: Uuid) -> Option<EventLog> {
         let Hierarchy { record, .. } = self.hierarchies.remove(&root)?;
-        for event in &record.events {
-            self.by_place.remove(&event.place);
-        }
         let runs = record.events.iter().map(|event| event.lineage.id());
         let ids = runs.chain(record.messages.keys().copied());
         for id in ids {

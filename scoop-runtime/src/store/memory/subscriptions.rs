@@ -11,6 +11,7 @@ use super::row::{Lane, RowState, WorkingRow};
 use super::state::{HandlerOwner, LaunchRow, Pair, Registration, RowKey, State, Worker};
 use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
+use crate::engine::IDENTIFIER_PREFIX;
 use crate::saga::launches::StepTopic;
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
@@ -19,7 +20,7 @@ use crate::store::{
     Registered, RetiredHandler, SubscriptionStorage,
 };
 use crate::util::format::system_time;
-use crate::{FormerHandler, RegisteredHandler, StepLaunch};
+use crate::{FormerHandler, RegisteredHandler, RegisteredWorker, StepLaunch, WorkerSaga};
 
 impl SubscriptionStorage for MemoryStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -153,6 +154,10 @@ impl SubscriptionStorage for MemoryStore {
             Ok(former.take(limit.map_or(usize::MAX, |limit| limit as usize)).collect())
         })
         .await
+    }
+
+    async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
+        self.run("listed_workers", |state| Ok(state.registered_workers())).await
     }
 
     async fn living_definitions(
@@ -355,5 +360,30 @@ impl State {
                 listed.dropped = true;
             }
         }
+    }
+}
+
+impl State {
+    /// The registered workers, the oldest first.
+    pub(super) fn registered_workers(&self) -> Vec<RegisteredWorker> {
+        let listed = self.workers.iter().map(|(id, worker)| RegisteredWorker {
+            identifier: format!("{IDENTIFIER_PREFIX}{id}"),
+            started_at: system_time(worker.started_at),
+            service: worker.program.service.clone(),
+            build: worker.program.build.clone(),
+            is_alive: self.sessions.contains_key(&worker.session),
+            application: None,
+            address: None,
+            sagas: WorkerSaga::of_lists(
+                worker.topics.clone(),
+                worker.handlers.clone(),
+                worker.definitions.clone(),
+            ),
+        });
+        let mut listed: Vec<_> = listed.collect();
+        listed.sort_by(|one, other| {
+            (one.started_at, &one.identifier).cmp(&(other.started_at, &other.identifier))
+        });
+        listed
     }
 }

@@ -11,6 +11,7 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::RunPhase;
 use crate::store::{
     ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, micros_of, no_failure, readable, sender,
 };
@@ -18,7 +19,7 @@ use crate::util::stored_time::StoredTime;
 
 /// The failure in this column, for a list. A value that cannot be read must not hide the other rows: JSON of the server may be
 /// nested deeper than that of this program, or have larger numbers.
-pub(super) fn failure_if_readable(row: &PgRow, column: &str) -> Option<Failure> {
+pub fn failure_if_readable(row: &PgRow, column: &str) -> Option<Failure> {
     let Json(failure) = row.try_get::<Option<Json<Value>>, _>(column).ok()??;
     readable(failure).0
 }
@@ -30,7 +31,7 @@ pub(super) fn row_state(name: &str) -> sqlx::Result<RowState> {
 }
 
 /// The priority in the column of this name, as `scoop.priority_of` returns it.
-pub(super) fn priority(row: &PgRow) -> sqlx::Result<Priority> {
+pub fn priority(row: &PgRow) -> sqlx::Result<Priority> {
     let level: i32 = row.try_get("priority")?;
     Ok(Priority::ALL.into_iter().find(|it| *it as i32 == level).unwrap_or_default())
 }
@@ -181,23 +182,29 @@ fn suspension(row: &PgRow) -> sqlx::Result<Option<Suspension>> {
     }))
 }
 
+/// The state in words.
+pub fn phase(row: &PgRow) -> sqlx::Result<RunPhase> {
+    let name: &str = row.try_get("phase")?;
+    name.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))
+}
+
 /// The time in a column.
-pub(crate) fn time(row: &PgRow, column: &str) -> sqlx::Result<OffsetDateTime> {
+pub fn time(row: &PgRow, column: &str) -> sqlx::Result<OffsetDateTime> {
     Ok(stored_time(row, column)?.time())
 }
 
 /// The time in a column that may be empty.
-pub(crate) fn time_if_any(row: &PgRow, column: &str) -> sqlx::Result<Option<OffsetDateTime>> {
+pub fn time_if_any(row: &PgRow, column: &str) -> sqlx::Result<Option<OffsetDateTime>> {
     Ok(row.try_get::<Option<StoredTime>, _>(column)?.map(StoredTime::time))
 }
 
 /// The time in a column, as it is stored.
-pub(super) fn stored_time(row: &PgRow, column: &str) -> sqlx::Result<StoredTime> {
+pub fn stored_time(row: &PgRow, column: &str) -> sqlx::Result<StoredTime> {
     row.try_get(column)
 }
 
 /// The lineage of a run.
-pub(crate) fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
+pub fn lineage(row: &PgRow) -> sqlx::Result<Lineage> {
     Lineage::from_ids(row.try_get("lineage")?)
         .ok_or_else(|| sqlx::Error::Decode("a run without a lineage".into()))
 }
@@ -210,7 +217,7 @@ pub(crate) fn failure(row: &PgRow, column: &str) -> sqlx::Result<Failure> {
 
 /// The failed attempts of a run since its last event. Not added by the statement, since a forged row may have counts whose sum it
 /// could not return.
-pub(crate) fn failed_attempts(row: &PgRow) -> sqlx::Result<u32> {
+pub fn failed_attempts(row: &PgRow) -> sqlx::Result<u32> {
     let (attempts, retries) = (row.try_get("attempts")?, row.try_get("retries")?);
     Ok(unsigned(attempts).saturating_add(unsigned(retries)))
 }

@@ -15,7 +15,7 @@ use crate::store::entity::{
     Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
     StoredEntityEvent,
 };
-use crate::store::{ContentStorage as _, EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
+use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
 use crate::util::patience::note;
 
 impl EntityStorage for PostgresStore {
@@ -51,7 +51,8 @@ impl EntityStorage for PostgresStore {
     }
 
     async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
-        self.named_entity_keys(name, after, limit).await
+        let rows = self.keys_query(name, after, limit).all(&self.sessions).await?;
+        rows.iter().map(|row| row.try_get(0)).collect()
     }
 
     async fn entity_events(
@@ -170,11 +171,21 @@ impl PostgresStore {
         write.execute(connection).await.map(drop)
     }
 
-    pub(super) fn entity_query(&self, name: &str, key: &str) -> Query<'static, Postgres, PgArguments> {
+    pub(crate) fn keys_query(
+        &self,
+        name: &str,
+        after: &str,
+        limit: u32,
+    ) -> Query<'static, Postgres, PgArguments> {
+        let read = sqlx::query(self.sql.entity_keys.clone());
+        read.bind(name.to_owned()).bind(after.to_owned()).bind(i64::from(limit))
+    }
+
+    pub(crate) fn entity_query(&self, name: &str, key: &str) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(self.sql.entity_read.clone()).bind(name.to_owned()).bind(key.to_owned())
     }
 
-    pub(super) fn events_query(
+    pub(crate) fn events_query(
         &self,
         name: &str,
         key: &str,

@@ -774,18 +774,18 @@ pub(super) fn limits(row: &PgRow) -> sqlx::Result<HandlerLimits> {
 }
 
 /// The limit of the runs that are executed at once, if the row has one.
-pub(super) fn concurrency(row: &PgRow) -> sqlx::Result<Option<Limit<u32>>> {
+pub fn concurrency(row: &PgRow) -> sqlx::Result<Option<Limit<u32>>> {
     let Some(most) = row.try_get("concurrency")? else { return Ok(None) };
     Ok(Some(Limit { most: unsigned(most), is_by_key: row.try_get("concurrency_by_key")? }))
 }
 
 /// Whether runs count for the concurrency until their ends.
-pub(super) fn serial(row: &PgRow) -> sqlx::Result<bool> {
+pub fn serial(row: &PgRow) -> sqlx::Result<bool> {
     Ok(row.try_get::<Option<bool>, _>("serial")?.unwrap_or_default())
 }
 
 /// The limit of the runs that begin within a period, if the row has one.
-pub(super) fn rate(row: &PgRow) -> sqlx::Result<Option<Limit<Rate>>> {
+pub fn rate(row: &PgRow) -> sqlx::Result<Option<Limit<Rate>>> {
     let Some(runs) = row.try_get("rate")? else { return Ok(None) };
     let period_ms: i64 = row.try_get("rate_period_ms")?;
     let rate = Rate { runs: unsigned(runs), period_ms: u64::try_from(period_ms).unwrap_or(0) };

@@ -4,13 +4,10 @@ mod application_name;
 mod begun_steps;
 mod bulk;
 mod claim;
-mod contents;
 mod decode;
 mod definitions;
 mod due;
 mod entity;
-mod find;
-mod follow;
 mod free;
 mod hook_settings;
 mod idle_cache;
@@ -48,17 +45,25 @@ pub(crate) mod tests;
 mod tree_rows;
 mod wake;
 
+pub use decode::{
+    failed_attempts, failure_if_readable, lineage, phase, priority, stored_time, time, time_if_any,
+};
+pub use limit::{concurrency, rate, serial};
 pub(crate) use migrate::{files, migrate, unfit_tables};
 pub(crate) use notification::SIGNAL_SENT;
+pub use pause::pauses;
 pub(crate) use pool::{ConnectionSettings, Sessions};
 pub(crate) use preflight::{check, low_limit, refusal};
+pub(crate) use query_ext::FetchExt;
 pub(crate) use session::PostgresSession;
+pub use settle_parts::without_comments;
 pub(crate) use statements::{Schema, Statements};
 pub(crate) use step_transactions::{MARKED, RolledBack, StepTransaction, StepTransactions, roll_back};
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use sqlx::SqlStr;
 use tokio::sync::OnceCell;
 
 use self::server_clock::ServerClock;
@@ -103,5 +108,10 @@ impl PostgresStore {
 
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
+    }
+
+    /// This text with the schema in place of `scoop`.
+    pub(crate) fn qualify(&self, text: &str) -> SqlStr {
+        self.sql.schema.qualify(text)
     }
 }

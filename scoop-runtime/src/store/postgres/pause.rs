@@ -166,7 +166,7 @@ struct PauseRow {
 }
 
 /// The pauses in a column with the result of `scoop.pauses_of`.
-pub(super) fn pauses(row: &PgRow, column: &str) -> sqlx::Result<Vec<Pause>> {
+pub fn pauses(row: &PgRow, column: &str) -> sqlx::Result<Vec<Pause>> {
     let rows: Option<Json<Vec<PauseRow>>> = row.try_get(column)?;
     let at = |micros| system_time(OffsetDateTime::UNIX_EPOCH + ::time::Duration::microseconds(micros));
     let read = |row: PauseRow| {

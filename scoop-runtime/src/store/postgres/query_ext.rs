@@ -15,7 +15,7 @@ use crate::util::patience;
 pub(super) type PlainQuery = Query<'static, Postgres, PgArguments>;
 
 /// Executes a query in its own transaction, as the route (direct or proxied) requires, or in one of the caller.
-pub(super) trait FetchExt: Sized {
+pub(crate) trait FetchExt: Sized {
     /// One row of the result.
     type Row;
 

@@ -8,16 +8,14 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{failure_if_readable, lineage, row_state, stored_time, time, unsigned};
-use super::find::phase;
+use super::decode::{failure_if_readable, lineage, phase, row_state, stored_time, time, unsigned};
 use super::query_ext::{FetchExt, PlainQuery};
 use super::requests::commit;
-use crate::find::BLOCKING_MAX;
 use crate::repair::{
     ConcernedRun, Decision, FailedCompensation, FailedRun, Intervention, Refusal, RepairAction, SIGNAL,
     StuckRun, no_program,
 };
-use crate::store::types::UNKNOWN_MAX;
+use crate::store::types::{FIRST_MAX, UNKNOWN_MAX};
 use crate::store::{
     InterventionSubject, Page, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget,
     Requester, RowState, no_failure,
@@ -99,7 +97,7 @@ impl RepairStorage for PostgresStore {
     }
 
     async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        let query = page.query(self.sql.failed_runs.clone()).bind(BLOCKING_MAX as i64).bind(READ_BELOW_MAX);
+        let query = page.query(self.sql.failed_runs.clone()).bind(i64::from(FIRST_MAX)).bind(READ_BELOW_MAX);
         let rows = query.all(&self.sessions).await?;
         rows.iter().map(FailedCompensation::from_row).collect()
     }

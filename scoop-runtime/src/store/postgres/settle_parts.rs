@@ -53,6 +53,6 @@ pub(super) fn compose(parts: &[&str]) -> String {
 }
 
 /// A rule stands within a line, which a comment would end.
-pub(super) fn without_comments(rule: &str) -> String {
+pub fn without_comments(rule: &str) -> String {
     rule.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }

@@ -10,26 +10,18 @@ const TAKEN: &str = include_str!("../../../sql/claim/taken.sql");
 const BEGUN: &str = "        began_at = coalesce(r.began_at, clock_timestamp()),";
 const NEAR_QUEUES: &str = include_str!("../../../sql/claim/near_queues.sql");
 const UNDER_KEY: &str = include_str!("../../../sql/claim/under_key.sql");
-const ENDED_HANDLERS: &str = include_str!("../../../sql/ended/handlers.sql");
-const ENDED_SHOWN: &str = include_str!("../../../sql/ended/shown.sql");
-const ENDED_BY: &str = include_str!("../../../sql/ended/by.sql");
 const CANCELLED_RUNS: &str = include_str!("../../../sql/cancel/runs.sql");
-const UNFINISHED_SHOWN: &str = include_str!("../../../sql/unfinished/shown.sql");
 const CLAIMED_RUN: &str = include_str!("../../../sql/claim/claimed_run.sql");
 
 /// The statement with the common parts in place of their names in braces. A part may have others in it.
 pub(super) fn complete(text: &str) -> String {
     let taken = |counted: &str| without_comments(TAKEN).replace("{counted}", counted);
-    let parts: [(&str, &dyn Fn() -> String); 9] = [
+    let parts: [(&str, &dyn Fn() -> String); 5] = [
         ("{taken}", &|| taken(&format!("\n{BEGUN}"))),
         ("{taken_under_key}", &|| taken(&format!("\n{}", without_comments(UNDER_KEY)))),
         ("{claimed_run}", &|| without_comments(CLAIMED_RUN)),
         ("{near_queues}", &|| without_comments(NEAR_QUEUES)),
         ("{cancelled_runs}", &|| without_comments(CANCELLED_RUNS)),
-        ("{ended_handlers}", &|| without_comments(ENDED_HANDLERS)),
-        ("{ended_shown}", &|| without_comments(ENDED_SHOWN)),
-        ("{ended_by}", &|| without_comments(ENDED_BY)),
-        ("{unfinished_shown}", &|| without_comments(UNFINISHED_SHOWN)),
     ];
     parts.iter().fold(text.to_owned(), |text, (name, part)| match text.contains(name) {
         true => text.replace(name, &part()),

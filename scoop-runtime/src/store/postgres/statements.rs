@@ -88,6 +88,7 @@ macro_rules! statements {
             $(pub(crate) $name: SqlStr,)*
             /// The channel on which processes wake each other.
             pub(crate) channel: String,
+            pub(super) schema: Schema,
         }
 
         impl Statements {
@@ -96,6 +97,7 @@ macro_rules! statements {
                 Self {
                     $($name: schema.qualify(&text!($name $(= $($part)*)?)),)*
                     channel: format!("{CHANNEL_PREFIX}{}", schema.name()),
+                    schema: schema.clone(),
                 }
             }
 
@@ -124,17 +126,12 @@ statements! {
     entity_lock,
     entity_lock_free,
     entity_lock_in_step,
-    entity_names,
     entity_read,
     entity_write,
     entity_write_in_step,
-    event_activity,
     event_clock_lead,
-    event_follow,
-    event_horizon,
     event_insert_cancellation,
     event_insert_operator,
-    event_oldest_transaction,
     failed_runs,
     handler_count_pending,
     handler_delete_pending,
@@ -154,7 +151,6 @@ statements! {
     intervention_insert,
     intervention_list,
     intervention_of_runs,
-    join_explain,
     join_find,
     join_list,
     join_lock,
@@ -219,7 +215,6 @@ statements! {
     rate_read,
     rate_rename,
     rate_write,
-    redaction_list,
     redaction_publish,
     redeliver,
     redeliver_find,
@@ -240,21 +235,12 @@ statements! {
     run_add_ballast,
     run_children,
     run_claim,
-    run_contents,
-    run_count_finished,
     run_count_left,
     run_count_parts,
     run_count_repetitions,
-    run_count_unfinished,
     run_decide_wait,
     run_delete_dropped,
     run_delete_pending,
-    run_durations,
-    run_explain,
-    run_explain_below,
-    run_explain_ended,
-    run_explain_workers,
-    run_failed_below,
     run_free,
     run_give_up_reasons,
     run_hand_over,
@@ -273,10 +259,7 @@ statements! {
     run_mark_unawaited,
     run_needs_rerun,
     run_next_due,
-    run_page_finished,
     run_page_stuck,
-    run_page_unfinished,
-    run_positions,
     run_read_repair,
     run_release,
     run_repair,

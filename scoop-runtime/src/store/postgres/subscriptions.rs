@@ -13,6 +13,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::seconds_kept;
 use crate::api::Keep;
+use crate::engine::IDENTIFIER_PREFIX;
 use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
@@ -21,7 +22,7 @@ use crate::store::{
 };
 use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::{FormerHandler, RegisteredHandler, StepLaunch};
+use crate::{FormerHandler, RegisteredHandler, RegisteredWorker, StepLaunch, WorkerSaga};
 
 impl SubscriptionStorage for PostgresStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -110,6 +111,11 @@ impl SubscriptionStorage for PostgresStore {
         rows.iter().map(read).collect()
     }
 
+    async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
+        let rows = sqlx::query(self.sql.worker_list.clone()).all(&self.sessions).await?;
+        rows.iter().map(read_registered).collect()
+    }
+
     async fn living_definitions(
         &self,
         (topics, handlers): Pairs<'_>,
@@ -190,4 +196,21 @@ impl RegisteredHandler {
         let (topic, handler) = (row.try_get("topic")?, row.try_get("handler")?);
         Ok(Self { topic, handler, since, service: row.try_get("service")?, limits: limits(row)? })
     }
+}
+
+fn read_registered(row: &PgRow) -> sqlx::Result<RegisteredWorker> {
+    let id: Uuid = row.try_get("id")?;
+    let application: Option<String> = row.try_get("application")?;
+    let sagas =
+        WorkerSaga::of_lists(row.try_get("topics")?, row.try_get("handlers")?, row.try_get("definitions")?);
+    Ok(RegisteredWorker {
+        identifier: format!("{IDENTIFIER_PREFIX}{id}"),
+        started_at: system_time(time(row, "started_at")?),
+        service: row.try_get("service")?,
+        build: row.try_get("build")?,
+        is_alive: row.try_get("is_alive")?,
+        application: application.filter(|name| !name.is_empty()),
+        address: row.try_get("address")?,
+        sagas,
+    })
 }

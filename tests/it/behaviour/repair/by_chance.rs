@@ -26,8 +26,8 @@ async fn is_at_rest(db: &Database) {
 
 /// Lists and explanations have the same reason to wait.
 async fn lists_agree_with_explanations(broken: &Broken) -> Result<()> {
-    for run in broken.scoop.runs().await?.runs {
-        let explained = broken.scoop.explain(run.run).await?.runs.remove(0).run;
+    for run in broken.scoop.operate().runs().list().await?.runs {
+        let explained = broken.scoop.operate().runs().explain(run.run).await?.runs.remove(0).run;
         assert_eq!((explained.phase, explained.waits_for), (run.phase, run.waits_for), "{}", run.handler);
     }
     Ok(())

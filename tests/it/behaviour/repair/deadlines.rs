@@ -91,14 +91,14 @@ async fn run_that_gave_up_rests_during_and_after_the_repair_of_its_child() -> Re
     let scoop = db.start((Top, Above, Below { gate: gate.clone() })).await?;
     let root = scoop.launch(Root).await?;
     gate.arrivals(1).await;
-    let above = scoop.runs().handler("above-handler").await?.runs.remove(0).run.uuid();
+    let above = scoop.operate().runs().list().handler("above-handler").await?.runs.remove(0).run.uuid();
     eventually("its deadline has passed", async || {
-        scoop.explain(above).await.expect("the database answers").runs[0].giving_up
+        scoop.operate().runs().explain(above).await.expect("the database answers").runs[0].giving_up
     })
     .await;
     let broken = Broken { root, scoop, db, faults: Faults::default() };
     let scoop = &broken.scoop;
-    for run in scoop.runs().await?.runs {
+    for run in scoop.operate().runs().list().await?.runs {
         let (run, offered) = broken.explained(run.run.uuid()).await?;
         assert!(
             !offered.iter().any(|request| RunRequest::REPAIRS.contains(request)),

@@ -16,7 +16,7 @@ async fn runs_above_one_that_failed_again_fail_again_and_name_it() -> Result<()>
         let failed = broken.failed(handler).await?;
         assert_eq!(failed.failure.failed_compensation().message, "it is broken in another way", "{handler}");
         assert_eq!(failed.failed_below.iter().map(|run| run.uuid()).collect::<Vec<_>>(), [grandchild]);
-        let run = broken.scoop.explain(failed.id()).await?.runs.remove(0);
+        let run = broken.scoop.operate().runs().explain(failed.id()).await?.runs.remove(0);
         assert_eq!((run.run.phase, run.run.waits_for), (RunPhase::RollbackFailed, Some(WaitKind::Operator)));
         assert_eq!(broken.explained(failed.id().uuid()).await?.1, [], "the grandchild comes first");
         let repair = broken.scoop.interventions(broken.root.id()).await?.remove(0);
@@ -32,14 +32,14 @@ async fn runs_above_one_that_failed_again_fail_again_and_name_it() -> Result<()>
         let decide = format!("`retry`, `skip` or `resolve` the run {grandchild} of `grandchild-handler`.");
         assert!(run.to_string().contains(&decide), "{run}");
     }
-    let waiting = broken.scoop.runs().waiting_for(WaitKind::Operator).await?.runs;
+    let waiting = broken.scoop.operate().runs().list().waiting_for(WaitKind::Operator).await?.runs;
     let all = ["grandchild-handler", "child-handler", "root-handler"];
     assert_eq!(waiting.iter().map(|run| &*run.handler).collect::<Vec<_>>(), all);
     let failures = waiting.iter().map(|run| run.failure.as_ref().map(|failure| &*failure.headline));
     assert_eq!(failures.collect::<Vec<_>>(), [Some("it is broken in another way"); 3]);
-    assert_eq!(broken.scoop.runs().state(RunPhase::RollbackFailed).await?.runs, waiting);
-    assert_eq!(broken.scoop.runs().waiting_for(WaitKind::Children).await?.runs, []);
-    let counts = broken.scoop.counts().await?;
+    assert_eq!(broken.scoop.operate().runs().list().state(RunPhase::RollbackFailed).await?.runs, waiting);
+    assert_eq!(broken.scoop.operate().runs().list().waiting_for(WaitKind::Children).await?.runs, []);
+    let counts = broken.scoop.operate().runs().count().await?;
     assert_eq!(counts.unfinished_in(RunPhase::RollbackFailed), all.len());
 
     broken.faults.mend("grandchild 0 in another way");
@@ -83,7 +83,7 @@ async fn dry_run_of_a_repair_gets_the_answer_of_the_request_and_changes_nothing(
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     let scoop = &broken.scoop;
     let state = async || {
-        let runs = scoop.runs().await?.runs;
+        let runs = scoop.operate().runs().list().await?.runs;
         Ok::<_, Error>((format!("{runs:?}"), broken.failed_parts().await?, broken.listed().await?))
     };
     let before = state().await?;

@@ -15,9 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use scoop::operate::{RunExplanation, WaitKind, WaitReason};
 use scoop::{
-    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RunExplanation, RunPhase, RunRequest,
-    RunState, RuntimeError, WaitKind, WaitReason,
+    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RunPhase, RunRequest, RunState,
+    RuntimeError,
 };
 
 use super::*;
@@ -189,7 +190,7 @@ impl Broken {
             };
             assert_eq!(page[0].lineage, failed.lineage);
             assert_eq!(page[0].failed_below, failed.failed_below);
-            let run = self.scoop.explain(failed.id()).await?.runs.remove(0);
+            let run = self.scoop.operate().runs().explain(failed.id()).await?.runs.remove(0);
             let explained: Option<Vec<_>> = match &run.reason {
                 WaitReason::Operator { failed_below, .. } => {
                     Some(failed_below.iter().map(|below| below.run).collect())
@@ -214,7 +215,7 @@ impl Broken {
 
     /// The explanation of a run, with the requests that it offers: the decisions among them are accepted.
     async fn explained(&self, run: uuid::Uuid) -> Result<(RunExplanation, Vec<RunRequest>)> {
-        let run = self.scoop.explain(run).await?.runs.remove(0);
+        let run = self.scoop.operate().runs().explain(run).await?.runs.remove(0);
         let offered: Vec<_> = run.requests().filter(|request| request.is_repair()).collect();
         for (decision, answer) in RunRequest::REPAIRS.into_iter().zip(self.answers(run.run.run.uuid()).await?)
         {
@@ -226,7 +227,7 @@ impl Broken {
 
     /// The parts of rollbacks that failed, by the recorded events.
     async fn failed_parts(&self) -> Result<Vec<String>> {
-        let mut events = self.scoop.events().since(SystemTime::UNIX_EPOCH).recorded();
+        let mut events = self.scoop.operate().events().since(SystemTime::UNIX_EPOCH).recorded();
         let mut parts = vec![];
         while let Some(event) = events.next().await {
             let event = event?;
@@ -354,10 +355,18 @@ async fn run_that_fails_again_rests_across_restarts() -> Result<()> {
     assert_eq!(broken.listed().await?, [("root-handler".into(), Next::Itself)]);
     assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
     assert_eq!(tree.to_string().matches("rollback failed in 1: it is broken").count(), 2, "{tree}");
-    let listed = broken.scoop.runs().state(RunPhase::RollbackFailed).await?.runs;
+    let listed = broken.scoop.operate().runs().list().state(RunPhase::RollbackFailed).await?.runs;
     let failure = listed[0].failure.as_ref().expect("it has failed");
     assert_eq!(failure.headline, "it is broken");
-    let found = broken.scoop.runs().state(RunPhase::RollbackFailed).failed_with(&failure.code).await?.runs;
+    let found = broken
+        .scoop
+        .operate()
+        .runs()
+        .list()
+        .state(RunPhase::RollbackFailed)
+        .failed_with(&failure.code)
+        .await?
+        .runs;
     assert_eq!(found.len(), 1, "{failure:?}");
 
     // The start of a program is no reason to try again.
@@ -425,10 +434,18 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
     assert_eq!((&*failed.step, Next::of(&failed)), ("Rollback of 0[0,]", Next::Below));
     assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
     // It rests without the run above. Lists have its latest failure.
-    let below = broken.scoop.runs().handler("grandchild-handler").state(RunPhase::RollbackFailed).await?.runs;
+    let below = broken
+        .scoop
+        .operate()
+        .runs()
+        .list()
+        .handler("grandchild-handler")
+        .state(RunPhase::RollbackFailed)
+        .await?
+        .runs;
     let failure = below[0].failure.as_ref().map(|failure| &*failure.headline);
     assert_eq!(failure, Some("it is broken in another way"));
-    let explained = broken.scoop.explain(below[0].run).await?.runs.remove(0).run;
+    let explained = broken.scoop.operate().runs().explain(below[0].run).await?.runs.remove(0).run;
     assert_eq!(explained.failure, below[0].failure);
     assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
     calls_of(&broken.root).expect(

@@ -7,7 +7,7 @@ use super::*;
 /// The number of listed failures, and of failed runs in the counts.
 async fn seen(broken: &Broken) -> Result<[usize; 2]> {
     broken.db.history().await;
-    let counts = broken.scoop.counts().await?.unfinished;
+    let counts = broken.scoop.operate().runs().count().await?.unfinished;
     let failed = counts.iter().filter(|count| count.phase == RunPhase::RollbackFailed);
     let listed = broken.scoop.failed_compensations().await?.len();
     Ok([listed, failed.map(|count| count.count).sum()])

@@ -12,7 +12,8 @@ async fn failed_rollback_is_found_by_its_reason_and_its_failure_before_and_after
     let found = async || -> Result<Vec<RunPhase>> {
         let mut phases = vec![];
         for code in codes {
-            let runs = broken.scoop.runs().handler("root-handler").failed_with(code).await?.runs;
+            let runs =
+                broken.scoop.operate().runs().list().handler("root-handler").failed_with(code).await?.runs;
             phases.extend(runs.into_iter().map(|run| run.phase));
         }
         Ok(phases)

@@ -30,7 +30,9 @@ async fn decision_while_the_run_above_waits_for_another_child_is_accepted() -> R
         broken.listed().await.expect("the database answers").is_empty()
             && broken
                 .scoop
+                .operate()
                 .runs()
+                .list()
                 .handler("child-handler")
                 .state(RunPhase::RolledBack)
                 .await

@@ -60,7 +60,7 @@ async fn outcome_of_retry(broken: &Broken, handler: &str, gate: &Gate) -> Result
         () = gate.arrivals(1) => {}
     }
     assert_eq!(broken.root.status().await?, Status::Unfinished);
-    let root = broken.scoop.runs().handler("root-handler").await?.runs.remove(0);
+    let root = broken.scoop.operate().runs().list().handler("root-handler").await?.runs.remove(0);
     let repairs = broken.scoop.interventions(broken.root.id()).await?;
     let latest = repairs.iter().map(|repair| repair.at).max().expect("it is in repair");
     assert!(root.phase != RunPhase::Waiting || root.since >= latest, "since the repair: {root:?}");
@@ -152,7 +152,7 @@ async fn failure_above_a_repaired_run_is_about_the_other_failed_run() -> Result<
         assert_eq!(&*below.failure.message, message, "{below:?}");
         assert_eq!(above.failure.failed_compensation(), &below.failure, "{above:?}");
         assert!(above.at > before.at && above.step == before.step, "{above:?}");
-        let explained = broken.scoop.explain(above.id()).await?.runs.remove(0);
+        let explained = broken.scoop.operate().runs().explain(above.id()).await?.runs.remove(0);
         let WaitReason::Operator { why, .. } = &explained.reason else { panic!("{explained}") };
         assert!(why.ends_with(message), "{why}");
         let Outcome::RollbackFailed(failed) = broken.root.ends().await? else { panic!("one is undecided") };

@@ -3,7 +3,15 @@
 use time::OffsetDateTime;
 
 use super::*;
-use crate::store::FollowStorage as _;
+
+/// The time, by the statement of this pool.
+async fn oldest(pool: &PgPool) -> OffsetDateTime {
+    let (_, text) = scoop_operate::statements()
+        .into_iter()
+        .find(|(name, _)| *name == "event_oldest_transaction")
+        .unwrap();
+    sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(pool).await.unwrap()
+}
 
 /// When this transaction began, which has a number from now on.
 async fn begun(tx: &mut PgConnection) -> OffsetDateTime {
@@ -14,10 +22,10 @@ async fn begun(tx: &mut PgConnection) -> OffsetDateTime {
 #[tokio::test]
 async fn time_before_open_transactions_is_no_later_than_the_beginning_of_one() {
     let pool = database("oldest_transaction").await;
-    let (store, ..) = launching(&pool).await;
+    launching(&pool).await;
     let mut tx = pool.begin().await.unwrap();
     let begun = begun(&mut tx).await;
-    let oldest = store.oldest_transaction().await.unwrap();
+    let oldest = oldest(&pool).await;
     assert!(oldest <= begun, "{oldest} is later than {begun}");
     tx.rollback().await.unwrap();
     done(pool).await;
@@ -37,11 +45,9 @@ async fn beginning_of_a_hidden_transaction_is_an_hour_ago() {
     }
     let options = pool.connect_options().as_ref().clone().options([("role", &*role)]);
     let of_role = PgPool::connect_with(options).await.unwrap();
-    let sessions = Sessions::new(&of_role, 2, &ConnectionSettings::default());
-    let store = PostgresStore::new(sessions, &Schema::new("scoop").unwrap());
     let mut tx = pool.begin().await.unwrap();
     let begun = begun(&mut tx).await;
-    let oldest = store.oldest_transaction().await.unwrap();
+    let oldest = oldest(&of_role).await;
     let ago = begun - oldest;
     assert!(ago > time::Duration::minutes(59) && ago <= time::Duration::HOUR, "{oldest}, {begun}");
     tx.rollback().await.unwrap();

@@ -86,12 +86,6 @@ async fn decision_costs_in_proportion_to_the_failed_runs_below() {
     done(pool).await;
 }
 
-/// The text of a statement.
-fn text_of(statement: &str) -> String {
-    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
-    statements.iter().find(|(name, _)| *name == statement).unwrap().1.as_str().to_owned()
-}
-
 #[tokio::test]
 async fn decision_costs_in_proportion_to_the_runs_above() {
     let pool = empty("failed_chain").await;

@@ -1,9 +1,9 @@
 //! Plans of lists and counts.
 
-use std::collections::BTreeMap;
+use scoop_operate::{OperateExt as _, WaitKind};
+use scoop_runtime::RunPhase;
 
 use super::*;
-use crate::WaitKind;
 
 /// As many finished runs as asked, and as many that sleep, of ten handlers; one finished one in a hundred is undone.
 const LISTED: &str = "
@@ -96,10 +96,7 @@ async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
     let pool = database("order_of_ends").await;
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     sqlx::raw_sql(ends(40, 7, 600)).execute(&pool).await.unwrap();
-    let store = PostgresStore::new(
-        Sessions::new(&pool, 1, &ConnectionSettings::default()),
-        &Schema::new("scoop").unwrap(),
-    );
+    let runs = scoop_runtime::Scoop::client(pool.clone()).operate().runs();
     let times = "SELECT DISTINCT ended_at FROM scoop.ended_run ORDER BY 1";
     let times: Vec<OffsetDateTime> = sqlx::query_scalar(times).fetch_all(&pool).await.unwrap();
     for (since, until) in
@@ -111,13 +108,14 @@ async fn pages_of_ended_runs_of_many_sagas_have_each_run_once_and_in_order() {
             ORDER BY ended_at DESC, id DESC";
         let in_order = sqlx::query_scalar(in_order).bind(since).bind(until);
         let in_order: Vec<Uuid> = in_order.fetch_all(&pool).await.unwrap();
-        let filter = RunFilter { since, until, ..RunFilter::default() };
+        let mut list = runs.list().page(7);
+        list = since.into_iter().fold(list, |list, since| list.since(since.into()));
+        list = until.into_iter().fold(list, |list, until| list.until(until.into()));
         let (mut listed, mut place) = (vec![], None);
         loop {
-            let page = PageSize { runs: 7, reads: 9 };
-            let part = store.finished_runs(&filter, place, page).await.unwrap();
-            listed.extend(part.runs.iter().map(|run| run.run.uuid()));
-            place = part.next;
+            let page = list.clone().after(place).await.unwrap();
+            listed.extend(page.runs.iter().map(|run| run.run.uuid()));
+            place = page.next;
             if place.is_none() {
                 break;
             }
@@ -230,23 +228,14 @@ async fn failed_run_is_found_and_counted_among_many_that_wait() {
     migrate(&pool, &Schema::new("scoop").unwrap()).await.unwrap();
     sqlx::raw_sql(WAITING_RUNS).execute(&pool).await.unwrap();
     sqlx::raw_sql("VACUUM ANALYZE scoop.run").execute(&pool).await.unwrap();
-    let store = PostgresStore::new(
-        Sessions::new(&pool, 1, &ConnectionSettings::default()),
-        &Schema::new("scoop").unwrap(),
-    );
-    let by_phase = RunFilter { phases: [RunPhase::RollbackFailed].into(), ..RunFilter::default() };
-    let by_wait = RunFilter { waits: [WaitKind::Operator].into(), ..RunFilter::default() };
-    for filter in [by_phase, by_wait] {
-        let page = PageSize { runs: 50, reads: 500 };
-        let found = store.unfinished_runs(&filter, None, page).await.unwrap();
-        assert_eq!((found.runs.len(), found.next), (1, None), "{filter:?}");
+    let runs = scoop_runtime::Scoop::client(pool.clone()).operate().runs();
+    for list in [runs.list().state(RunPhase::RollbackFailed), runs.list().waiting_for(WaitKind::Operator)] {
+        let found = list.await.unwrap();
+        assert_eq!((found.runs.len(), found.next), (1, None));
     }
-    let limits = CountLimits { runs: Some(100), sagas: None };
-    let counted = store.unfinished_counts(limits).await.unwrap();
-    let counts: BTreeMap<_, _> =
-        counted.counts.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
-    let expected = [(RunPhase::Waiting, (100, true)), (RunPhase::RollbackFailed, (1, false))];
-    assert_eq!(counts, BTreeMap::from(expected));
+    let counted = runs.count().await.unwrap();
+    assert_eq!(counted.unfinished_in(RunPhase::Waiting), 5_000);
+    assert_eq!(counted.unfinished_in(RunPhase::RollbackFailed), 1);
     let failed = "NULL, NULL, '{failed}', '{rollback failed}', NULL, NULL, NULL, NULL, NULL, NULL, 51, 500";
     let blocks = blocks_of(&pool, "run_page_unfinished", failed).await;
     assert!(blocks < 1_000, "{blocks} blocks: it reads 500 rows of runs");
@@ -279,14 +268,11 @@ async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
         let blocks = blocks_of(&pool, statement, values).await;
         assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");
     }
-    let store = PostgresStore::new(
-        Sessions::new(&pool, 1, &ConnectionSettings::default()),
-        &Schema::new("scoop").unwrap(),
-    );
-    for (limit, sleeping) in [(Some(100), (100, true)), (None, (30_000, false))] {
-        let limits = CountLimits { runs: limit, sagas: None };
-        let counted = store.unfinished_counts(limits).await.unwrap();
-        let counts: Vec<_> = counted.counts.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
+    let runs = scoop_runtime::Scoop::client(pool.clone()).operate().runs();
+    for (count, sleeping) in [(runs.count(), (10_000, true)), (runs.count().exact(), (30_000, false))] {
+        let counted = count.await.unwrap();
+        let counts: Vec<_> =
+            counted.unfinished.iter().map(|it| (it.phase, (it.count, it.is_capped))).collect();
         assert_eq!(counts, [(RunPhase::Ready, (3, false)), (RunPhase::Sleeping, sleeping)]);
     }
     done(pool).await;

@@ -21,13 +21,11 @@ use uuid::Uuid;
 use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
-use crate::find::{CountLimits, PageSize, RunFilter};
+use crate::RunId;
 use crate::store::{
-    ExpiredSignals, FindStorage as _, Page, RepairStorage as _, RequestStorage as _, SignalStorage as _,
-    StatusStorage as _,
+    ExpiredSignals, Page, RepairStorage as _, RequestStorage as _, SignalStorage as _, StatusStorage as _,
 };
 use crate::tree::{Extent, RunRow};
-use crate::{RunId, RunPhase};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
@@ -188,10 +186,17 @@ const AMONG_THE_USERS: [&str; 10] = [
     "entity_write_in_step",
 ];
 
+/// The text of a statement of this crate, or of that for operators.
+fn text_of(statement: &str) -> String {
+    let engine = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let engine = engine.into_iter().map(|(name, text)| (name, text.as_str().to_owned()));
+    let mut all = engine.chain(scoop_operate::statements());
+    all.find(|(name, _)| *name == statement).unwrap().1
+}
+
 /// The `PREPARE` of a statement, and values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
-    let statements = Statements::of(&Schema::new("scoop").unwrap()).all();
-    let (_, text) = statements.iter().find(|(name, _)| *name == statement).unwrap();
+    let text = text_of(statement);
     let (types, values) = match statement {
         "run_claim" => (
             "uuid, text, text[], text[], bigint, jsonb, uuid[], timestamptz[], int[], bigint, uuid[], timestamptz[], \
@@ -431,7 +436,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         }
         _ => ("jsonb", "'[]'"),
     };
-    (format!("PREPARE p ({types}) AS {}", text.as_str()), values)
+    (format!("PREPARE p ({types}) AS {}", text), values)
 }
 
 /// The plan that serves all calls of a statement.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::util::stored_time::StoredTime;
 
 /// The end of a run, as a place in a list: its time as stored, and the run.
-pub(crate) type EndedPlace = (StoredTime, Uuid);
+pub type EndedPlace = (StoredTime, Uuid);
 
 /// The place in a list of runs at which its next page begins. Its text is short and can be a part of a URL.
 ///
@@ -22,11 +22,11 @@ pub(crate) type EndedPlace = (StoredTime, Uuid);
 /// # Ok::<_, scoop::BadCursor>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunCursor(pub(crate) Place);
+pub struct RunCursor(#[doc(hidden)] pub Place);
 
 /// Unfinished runs come before finished ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub enum Place {
     /// After this unfinished run.
     Unfinished(Uuid),
     /// At the first finished run.

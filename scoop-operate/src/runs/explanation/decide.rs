@@ -7,10 +7,9 @@ use scoop_core::{Priority, SignalKey};
 use time::OffsetDateTime;
 
 use super::{Delay, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo};
-use crate::find::{RunPhase, RunSummary, WaitKind};
-use crate::saga::limits::{Limit, Rate};
-use crate::util::format::system_time;
-use crate::{Pause, RunId};
+use crate::runs::{RunSummary, WaitKind};
+use scoop_runtime::internal::system_time;
+use scoop_runtime::{Limit, Pause, Rate, RunId, RunPhase};
 
 /// The maximum number of runs in [`WaitReason::Children`].
 pub(crate) const BLOCKING_MAX: usize = 10;
@@ -72,13 +71,15 @@ impl LimitFacts {
         let Self { concurrency, serial, rate, key, mut holders, opens_at } = self;
         let key_of = |is_by_key: bool| key.clone().filter(|_| is_by_key);
         let Some(concurrency) = concurrency.filter(|_| opens_at.is_none()) else {
-            return rate.map(|Limit { most: Rate { runs, period_ms }, is_by_key }| WaitReason::Rate {
-                runs,
-                period: Duration::from_millis(period_ms),
-                key: key_of(is_by_key),
-                opens_at: opens_at.map(system_time),
-                ahead,
-                queued,
+            return rate.map(|Limit { most: Rate { runs, period_ms, .. }, is_by_key, .. }| {
+                WaitReason::Rate {
+                    runs,
+                    period: Duration::from_millis(period_ms),
+                    key: key_of(is_by_key),
+                    opens_at: opens_at.map(system_time),
+                    ahead,
+                    queued,
+                }
             });
         };
         holders.truncate(BLOCKING_MAX);

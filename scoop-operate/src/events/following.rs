@@ -22,10 +22,11 @@ use scoop_core::{Escaped, EventKind};
 use time::{Duration, OffsetDateTime};
 use uuid::{Builder, Uuid};
 
-use super::FailureSummary;
-use crate::util::format::utc;
-use crate::util::stored_time::StoredTime;
-use crate::{HierarchyId, RunId};
+use scoop_runtime::internal::StoredTime;
+use scoop_runtime::shown::utc;
+use scoop_runtime::{HierarchyId, RunId};
+
+use crate::runs::FailureSummary;
 
 /// The longest time by which the id of an event may be older than its row: the lag of the clock of the program that made
 /// the id, and the time until the row was written.

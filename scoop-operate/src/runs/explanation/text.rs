@@ -6,9 +6,10 @@ use std::time::SystemTime;
 use scoop_core::{Escaped, Priority};
 
 use super::{COUNT_MAX, Delay, Explanation, FailedBelow, LimitKey, RunExplanation, WaitReason, WorkerInfo};
-use crate::find::{RunPhase, RunRequest, RunSummary, WaitKind};
-use crate::util::format::{ahead, humane, strategy, utc};
-use crate::{Pause, RunId};
+use crate::runs::{RunSummary, WaitKind};
+use scoop_runtime::internal::{ahead, strategy};
+use scoop_runtime::shown::{humane, utc};
+use scoop_runtime::{Pause, RunId, RunPhase, RunRequest};
 
 impl RunExplanation {
     /// What would end the wait, in a sentence or two.

@@ -5,102 +5,18 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, OPERATOR, SignalKey};
+use scoop_runtime::internal::{QUEUED_MIN, named};
+use scoop_runtime::shown::{humane, utc};
+use scoop_runtime::{HierarchyId, RowState, RunId, RunPhase, RunRequest};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-
-use crate::store::RowState;
-use crate::util::format::{humane, utc};
-use crate::{HierarchyId, RunId};
-
-/// Declares an enum whose variants have names, in both directions.
-macro_rules! named {
-    (
-        $(#[$doc:meta])*
-        $name:ident, $what:literal { $($(#[$about:meta])* $variant:ident = $text:literal,)* }
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$about])* #[serde(rename = $text)] $variant,)*
-        }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
-
-            /// Its name, as its text has it.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)*
-                }
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = String;
-
-            /// Reads its name. Spaces may be written as `-` or `_`.
-            fn from_str(text: &str) -> Result<Self, String> {
-                let name = text.replace(['-', '_'], " ");
-                Self::ALL.into_iter().find(|it| it.name() == name).ok_or_else(|| {
-                    let known: Vec<_> = Self::ALL.into_iter().map(Self::name).collect();
-                    format!(concat!("{:?} is no ", $what, "; there are: {}"), text, known.join(", "))
-                })
-            }
-        }
-    };
-}
-
-named! {
-    /// The state of a run, in one word.
-    ///
-    /// ```
-    /// # extern crate scoop_runtime as scoop;
-    /// use scoop::RunPhase;
-    ///
-    /// assert_eq!("rolled-back".parse(), Ok(RunPhase::RolledBack));
-    /// assert_eq!(RunPhase::AwaitingSignal.to_string(), "awaiting signal");
-    /// ```
-    RunPhase, "state of a run" {
-        /// It has not begun: it waits for a worker, or until the time for which it was launched.
-        Pending = "pending",
-        /// It can continue, and no worker executes it at this moment.
-        Ready = "ready",
-        /// An attempt failed, and it is retried.
-        Retrying = "retrying",
-        /// A worker executes it.
-        Running = "running",
-        /// It waits for its children.
-        Waiting = "waiting",
-        /// It sleeps until a time.
-        Sleeping = "sleeping",
-        /// It awaits a signal.
-        AwaitingSignal = "awaiting signal",
-        /// No living program can continue it, or it may crash its workers.
-        Stuck = "stuck",
-        /// Its rollback failed, by its own code or because that of a descendant failed. It rests so until an operator decides about
-        /// it, or about that descendant.
-        RollbackFailed = "rollback failed",
-        /// It has committed.
-        Committed = "committed",
-        /// It was rolled back.
-        RolledBack = "rolled back",
-    }
-}
 
 named! {
     /// What a run waits for.
     ///
     /// ```
     /// # extern crate scoop_runtime as scoop;
-    /// assert_eq!("children".parse(), Ok(scoop::WaitKind::Children));
+    /// assert_eq!("children".parse(), Ok(scoop::operate::WaitKind::Children));
     /// ```
     WaitKind, "kind of wait" {
         /// Its children.
@@ -119,90 +35,6 @@ named! {
         Program = "program",
         /// The decision of an operator.
         Operator = "operator",
-    }
-}
-
-named! {
-    /// A request about a run that an operator can make.
-    ///
-    /// ```
-    /// # extern crate scoop_runtime as scoop;
-    /// use scoop::{RunPhase, RunRequest};
-    ///
-    /// assert_eq!(RunPhase::Committed.requests(), [RunRequest::Rollback]);
-    /// ```
-    RunRequest, "request about a run" {
-        /// [`Scoop::cancel`](crate::Scoop::cancel).
-        Cancel = "cancel",
-        /// [`Scoop::rollback`](crate::Scoop::rollback).
-        Rollback = "rollback",
-        /// [`Scoop::retry`](crate::Scoop::retry).
-        Retry = "retry",
-        /// [`Scoop::skip`](crate::Scoop::skip).
-        Skip = "skip",
-        /// [`Scoop::resolve`](crate::Scoop::resolve).
-        Resolve = "resolve",
-        /// [`Scoop::signal_run`](crate::Scoop::signal_run).
-        Signal = "signal",
-        /// [`Scoop::relaunch`](crate::Scoop::relaunch), of its hierarchy.
-        Relaunch = "relaunch",
-    }
-}
-
-impl RunRequest {
-    /// The decisions about a failed rollback.
-    pub const REPAIRS: [Self; 3] = [Self::Retry, Self::Skip, Self::Resolve];
-
-    /// Whether it repairs a failed rollback or a stuck run.
-    pub const fn is_repair(self) -> bool {
-        matches!(self, Self::Retry | Self::Skip | Self::Resolve)
-    }
-}
-
-impl RunPhase {
-    /// The requests to offer for a run in this state: it can accept them. A run that waits for a decision about a run below it
-    /// accepts `skip` and `resolve`, too, which settle that run with it.
-    ///
-    /// [`RunSummary::requests`] and [`StuckRun::requests`](crate::StuckRun::requests) have those of a certain run.
-    pub const fn requests(self) -> &'static [RunRequest] {
-        match self {
-            Self::Pending | Self::Ready | Self::Retrying | Self::Running | Self::Waiting | Self::Sleeping => {
-                &[RunRequest::Cancel]
-            }
-            Self::AwaitingSignal => &[RunRequest::Signal, RunRequest::Cancel],
-            Self::Stuck => &[RunRequest::Retry, RunRequest::Cancel],
-            Self::RollbackFailed => {
-                &[RunRequest::Retry, RunRequest::Skip, RunRequest::Resolve, RunRequest::Relaunch]
-            }
-            Self::Committed => &[RunRequest::Rollback],
-            Self::RolledBack => &[RunRequest::Relaunch],
-        }
-    }
-
-    /// [`requests`](Self::requests), but a cancellation only if it makes the run give up.
-    pub(crate) fn requests_if(self, can_give_up: bool) -> impl Iterator<Item = RunRequest> {
-        let requests = self.requests().iter().copied();
-        requests.filter(move |request| can_give_up || *request != RunRequest::Cancel)
-    }
-
-    /// Whether such a run has ended.
-    pub const fn is_finished(self) -> bool {
-        matches!(self, Self::Committed | Self::RolledBack)
-    }
-
-    /// The states of the rows of such runs; none if they have ended.
-    pub(crate) const fn row_states(self) -> &'static [RowState] {
-        match self {
-            Self::Pending | Self::Ready | Self::Retrying | Self::Sleeping | Self::AwaitingSignal => {
-                &[RowState::Ready]
-            }
-            Self::Running => &[RowState::Running],
-            // One about which a strategy decides is ready from a time on.
-            Self::Waiting => &[RowState::Waiting, RowState::Ready],
-            Self::Stuck => &[RowState::Stuck],
-            Self::RollbackFailed => &[RowState::Failed],
-            Self::Committed | Self::RolledBack => &[],
-        }
     }
 }
 
@@ -227,9 +59,6 @@ impl WaitKind {
         states.iter().copied()
     }
 }
-
-/// A shorter time in a queue is not told.
-pub(crate) const QUEUED_MIN: Duration = Duration::from_secs(1);
 
 /// The main cause of a failure: of that of a rollback, the failed compensation. Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -338,7 +167,7 @@ pub struct RunSummary {
     pub worker: Option<String>,
     /// The latest completed step, if there is one; of a finished run, the step of its last event.
     pub step: Option<String>,
-    /// The number of parts of its rollback that an operator has [skipped](crate::Scoop::skip), if it was rolled back: among the
+    /// The number of parts of its rollback that an operator has [skipped](scoop_runtime::Scoop::skip), if it was rolled back: among the
     /// newest 1,000 interventions on it.
     pub skipped: usize,
 }
@@ -360,7 +189,7 @@ impl RunSummary {
         self.phase.requests_if(self.can_give_up)
     }
 
-    /// Whether an operator has declared it rolled back, by [`resolve`](crate::Scoop::resolve), or by a decision about a run
+    /// Whether an operator has declared it rolled back, by [`resolve`](scoop_runtime::Scoop::resolve), or by a decision about a run
     /// above it: its own code did not undo it.
     pub fn is_resolved(&self) -> bool {
         self.phase == RunPhase::RolledBack && self.worker.as_deref() == Some(OPERATOR)
@@ -435,34 +264,6 @@ mod tests {
         let max = FailureSummary::CHARS_MAX;
         assert_eq!(headline(max), "ü".repeat(max));
         assert_eq!(headline(max + 1), format!("{}…", "ü".repeat(max - 1)));
-    }
-
-    #[test]
-    fn states_and_waits_are_read_from_their_names() {
-        for phase in RunPhase::ALL {
-            assert_eq!(phase.to_string().parse(), Ok(phase));
-            assert_eq!(phase.to_string().replace(' ', "-").parse(), Ok(phase));
-            assert_eq!(phase.is_finished(), phase.row_states().is_empty());
-        }
-        let error = "done".parse::<RunPhase>().unwrap_err();
-        assert!(error.starts_with("\"done\" is no state of a run; there are: pending, ready"), "{error}");
-        assert!("nothing".parse::<WaitKind>().is_err());
-    }
-
-    #[test]
-    fn run_that_cannot_give_up_accepts_no_cancellation() {
-        for phase in RunPhase::ALL {
-            assert!(phase.requests_if(true).eq(phase.requests().iter().copied()));
-            assert!(phase.requests_if(false).all(|request| request != RunRequest::Cancel));
-            assert!(!phase.is_finished() || !phase.requests().contains(&RunRequest::Cancel));
-            assert_eq!(phase == RunPhase::RollbackFailed, phase.requests().contains(&RunRequest::Resolve));
-        }
-    }
-
-    #[test]
-    fn decisions_about_a_failed_rollback_are_the_repairs() {
-        let repairs = RunRequest::ALL.into_iter().filter(|request| request.is_repair());
-        assert!(repairs.eq(RunRequest::REPAIRS));
     }
 
     #[test]

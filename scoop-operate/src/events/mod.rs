@@ -1,5 +1,9 @@
 //! A live stream of recorded events.
 
+mod following;
+mod rows;
+
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -7,11 +11,13 @@ use futures_util::stream::{self, Stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::find::{EventFilter, EventWindow, FollowedPage, Following};
-use crate::store::Store;
-use crate::util::patience::{FOREVER, GivenUp, Trial};
-use crate::util::read_turns::is_out_of_turns;
-use crate::{EventCursor, HierarchyId, RecordedEvent, RuntimeError, Scoop};
+use scoop_runtime::internal::{FOREVER, GivenUp, is_out_of_turns};
+use scoop_runtime::{HierarchyId, RuntimeError};
+
+pub(crate) use self::following::first_id_of;
+pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
+use self::following::{EventFilter, EventWindow, FollowedPage, Following};
+use crate::database::Database;
 
 /// The default interval between two looks.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -26,7 +32,7 @@ const REST: u32 = 9;
 #[must_use = "nothing is read before `follow`"]
 #[derive(Clone)]
 pub struct Events {
-    scoop: Scoop,
+    database: Arc<Database>,
     filter: EventFilter,
     begin: Begin,
     interval: Duration,
@@ -42,8 +48,7 @@ enum Begin {
 
 /// A live stream of recorded events. It ends when the program shuts down.
 pub struct EventStream {
-    store: Store,
-    patience: Duration,
+    database: Arc<Database>,
     stopped: CancellationToken,
     filter: EventFilter,
     interval: Duration,
@@ -64,6 +69,10 @@ enum End {
 }
 
 impl Events {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self { database, filter: EventFilter::default(), begin: Begin::Now, interval: INTERVAL }
+    }
+
     /// Only events of this saga, by its stored name.
     pub fn handler(mut self, saga: impl Into<String>) -> Self {
         self.filter.handler = Some(saga.into());
@@ -113,7 +122,7 @@ impl Events {
     }
 
     fn stream(self, end: End) -> EventStream {
-        let Self { scoop, filter, begin, interval } = self;
+        let Self { database, filter, begin, interval } = self;
         let place = match begin {
             Begin::Now => None,
             Begin::At(place) => Some(place),
@@ -124,9 +133,8 @@ impl Events {
             End::Never | End::Reached => Following::after,
         });
         EventStream {
-            store: scoop.store().clone(),
-            patience: scoop.limits().patience,
-            stopped: scoop.stopped().clone(),
+            stopped: database.stopped().clone(),
+            database,
             filter,
             interval,
             following,
@@ -187,13 +195,13 @@ impl EventStream {
         }
         let begun = Instant::now();
         if self.following.as_ref().is_none_or(|following| following.window().is_none()) {
-            let store = &self.store;
+            let database = &self.database;
             let mut oldest = None;
             if self.following.is_none() {
-                let read = Trial::new(self.patience).endure(|_| store.oldest_transaction()).await;
+                let read = database.patiently(|_| database.oldest_transaction()).await;
                 oldest = Some(read.map_err(GivenUp::error("events were followed"))?);
             }
-            let horizon = Trial::new(self.patience).endure(|_| store.event_horizon()).await;
+            let horizon = database.patiently(|_| database.event_horizon()).await;
             let horizon = horizon.map_err(GivenUp::error("events were followed"))?;
             if let Some(oldest) = oldest {
                 self.following = Some(Following::from_now(&horizon, oldest));
@@ -207,13 +215,12 @@ impl EventStream {
         else {
             return Ok(());
         };
-        let (store, filter): (&Store, &EventFilter) = (&self.store, &self.filter);
+        let (database, filter): (&Database, &EventFilter) = (&self.database, &self.filter);
         let window: &EventWindow = &window;
         let page = if window.is_empty() {
             FollowedPage { events: vec![], is_last: true }
         } else {
-            let trial = Trial::new(self.patience).reading(store.read_turns());
-            match trial.endure(|_| store.events(window, filter)).await {
+            match database.read_patiently(|_| database.events(window, filter)).await {
                 // A follower has time.
                 Err(given_up) if is_out_of_turns(&given_up.source) => return Ok(()),
                 read => read.map_err(GivenUp::error("events were followed"))?,
@@ -229,43 +236,5 @@ impl EventStream {
             self.rests_until = Some(Instant::now() + rest.min(FOREVER));
         }
         Ok(())
-    }
-}
-
-impl Scoop {
-    /// The recorded events, as they become visible. [`Events::follow`] returns a stream of them.
-    ///
-    /// Each event comes once, after the commit of its transaction, and none is left out. The events of a run come in their
-    /// order, as do a launch and the runs of its message; those of different runs come in the order of their commits,
-    /// about. In a look with more than 10,000 events, this order is that of the ids of events, but for 10,000 events that
-    /// are sorted by their times: it is wrong if the clocks of two programs differ by more than the time in which so many
-    /// events are written. Events can be late: by the interval, and while a transaction stays open in which more than 10,000
-    /// events were written since, until its end.
-    ///
-    /// A stream that begins now has the events of all transactions that are open by then, regardless of for how long. For
-    /// that, its role has to see since when they are open: those of other roles are hidden from a role that is no member of
-    /// `pg_read_all_stats`. Beside hidden or prepared transactions, it leaves out the events of those that have been open for
-    /// more than an hour, unless a program has [deleted](crate::Keep) finished hierarchies since they began. If more than 10,000
-    /// events were written since the oldest open transaction began, those beyond can come although they were there before.
-    ///
-    /// A stream keeps no connection, and up to 10,000 events in memory. Each look reads the events of the last minute, and of the time
-    /// since the oldest open transaction began, so a stream looks less often where that takes long.
-    ///
-    /// The id of an event may be a minute older than its row, by the clock of the server. A program whose clock is more
-    /// than a minute behind writes events that the stream does not find.
-    ///
-    /// ```no_run
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
-    /// let mut events = scoop.events().handler("checkout").follow();
-    /// while let Some(event) = events.next().await {
-    ///     println!("{}", event?);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn events(&self) -> Events {
-        let filter = EventFilter::default();
-        Events { scoop: self.clone(), filter, begin: Begin::Now, interval: INTERVAL }
     }
 }

@@ -1,43 +1,12 @@
-//! Finding runs, and explaining them: which runs a list has and where its next page begins; what a run waits for.
-
-mod activity;
-mod contents;
-mod counts;
-mod cursor;
-mod explanation;
-mod following;
-mod redaction;
-mod run;
+//! Which runs a list has, and how much of it is read at a time.
 
 use std::collections::BTreeSet;
 
 use scoop_core::Failure;
+use scoop_runtime::RunPhase;
 use time::OffsetDateTime;
 
-pub(crate) use self::activity::CountedSpan;
-pub use self::activity::{Activity, ActivitySpan, RunDurations};
-pub(crate) use self::contents::{
-    CONTENT_BYTES_MAX, ContentsKey, EntityEventRow, EntityRow, StoredContent, StoredContents,
-};
-pub use self::contents::{Content, EntityContents, EntityEventContents, RunContents, RunValue};
-pub(crate) use self::counts::{CountLimits, Counted};
-pub use self::counts::{RunCount, RunCounts, RunPosition};
-pub use self::cursor::{BadCursor, ListCursor, RunCursor};
-pub(crate) use self::cursor::{EndedPlace, Place};
-pub(crate) use self::explanation::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts,
-};
-pub use self::explanation::{
-    Delay, Explanation, FailedBelow, JoinWait, LimitKey, RegisteredWorker, RunExplanation, WaitReason,
-    WorkerInfo, WorkerSaga,
-};
-pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
-pub(crate) use self::following::{
-    EventFilter, EventWindow, FollowedEvent, FollowedPage, Following, Horizon, first_id_of,
-};
-pub(crate) use self::redaction::Redaction;
-pub(crate) use self::run::QUEUED_MIN;
-pub use self::run::{FailureSummary, RunPhase, RunRequest, RunSummary, WaitKind};
+use super::{RunSummary, WaitKind};
 
 /// The runs that a list has.
 #[derive(Clone, Debug, Default)]

@@ -1,16 +1,16 @@
 //! Explains what a run waits for.
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_runtime::internal::{GivenUp, system_time};
+use scoop_runtime::{RuntimeError, Wanted};
 use uuid::Uuid;
 
-use crate::util::format::system_time;
-use crate::util::patience::GivenUp;
-use crate::{Explanation, RuntimeError, Scoop, Wanted};
+use super::{Explanation, Runs};
 
 /// How often a run is looked up that is in no place.
 const LOOKS: usize = 3;
 
-impl Scoop {
+impl Runs {
     /// Explains what a run waits for, since when, and what would end that. The id is that of a run, a hierarchy or a
     /// message; of a hierarchy or a message a few runs are explained. Display the explanation for a paragraph on each.
     ///
@@ -25,9 +25,10 @@ impl Scoop {
     /// The call only reads.
     ///
     /// ```no_run
-    /// # use scoop_runtime::{Handle, RuntimeError, Scoop, WaitReason};
-    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
-    /// let explanation = scoop.explain(order.id()).await?;
+    /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
+    /// # use scoop_operate::{WaitReason};
+    /// # async fn example(database: Arc<Database>, order: Handle) -> Result<(), RuntimeError> {
+    /// let explanation = scoop.operate().runs().explain(order.id()).await?;
     /// println!("{explanation}");
     /// for run in explanation.runs {
     ///     if let WaitReason::Program { .. } = run.reason {
@@ -37,19 +38,13 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn explain(
-        &self,
-        id: impl Into<Uuid>,
-    ) -> impl Future<Output = Result<Explanation, RuntimeError>> + Send {
-        self.explain_id(id.into())
-    }
-
-    fn explain_id(&self, id: Uuid) -> BoxFuture<'_, Result<Explanation, RuntimeError>> {
+    pub fn explain(&self, id: impl Into<Uuid>) -> BoxFuture<'static, Result<Explanation, RuntimeError>> {
+        let (database, id) = (self.database.clone(), id.into());
         async move {
             let doing = "a run was explained";
-            let named = self.patiently(|_| self.store().named(id)).await;
+            let named = database.patiently(|_| database.named(id)).await;
             let Some(named) = named.map_err(GivenUp::error(doing))? else {
-                return Err(self.misnamed(id, Wanted::RunOrHierarchy).await?);
+                return Err(database.misnamed(id, Wanted::RunOrHierarchy).await?);
             };
             let (hierarchy, ids) = named.runs_of(id);
             let mut runs = Vec::with_capacity(ids.len());
@@ -57,10 +52,10 @@ impl Scoop {
                 // A run may end, or return for its rollback, between the two places at which it is looked up.
                 for _ in 0..LOOKS {
                     let facts =
-                        self.read_patiently(|_| self.store().run_facts(hierarchy.uuid(), run.uuid())).await;
+                        database.read_patiently(|_| database.run_facts(hierarchy.uuid(), run.uuid())).await;
                     if let Some(mut facts) = facts.map_err(GivenUp::error(doing))? {
                         if let Some(join) = &mut facts.join {
-                            let workers = self.read_patiently(|_| self.store().listed_workers()).await;
+                            let workers = database.read_patiently(|_| database.listed_workers()).await;
                             join.complete(&facts.run.handler, &workers.map_err(GivenUp::error(doing))?);
                         }
                         runs.push(facts.explain());
@@ -68,7 +63,7 @@ impl Scoop {
                     }
                 }
             }
-            let now = self.patiently(|_| self.store().now()).await.map_err(GivenUp::error(doing))?;
+            let now = database.patiently(|_| database.now()).await.map_err(GivenUp::error(doing))?;
             Ok(Explanation { id, named, hierarchy, runs, read_at: system_time(now.latest) })
         }
         .boxed()

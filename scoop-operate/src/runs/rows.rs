@@ -11,32 +11,32 @@ use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::PostgresStore;
-use super::decode::{
-    failed_attempts, failure_if_readable, lineage, priority, stored_time, time, time_if_any,
+use scoop_runtime::internal::{
+    EndedPlace, IDENTIFIER_PREFIX, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase,
+    priority, rate, serial, stored_time, system_time, time, time_if_any,
 };
-use super::limit::{concurrency, rate, serial};
-use super::pause::pauses;
-use super::query_ext::FetchExt;
-use crate::RunId;
-use crate::engine::IDENTIFIER_PREFIX;
-use crate::find::{
-    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, CountLimits, Counted, CountedSpan, Depth, EndedPlace,
-    FAILED_BELOW_READ, FailedBelow, FailureSummary, JoinWait, LimitFacts, LimitKey, PageSize, Part,
-    RegisteredWorker, RunCount, RunFacts, RunFilter, RunPhase, RunPosition, RunSummary, WaitKind, WorkerInfo,
-    WorkerSaga, first_id_of,
-};
-use crate::store::{DueStorage, FindStorage, RowState};
-use crate::util::format::system_time;
+use scoop_runtime::{RowState, RunId, RunPhase};
 
-impl FindStorage for PostgresStore {
-    async fn unfinished_runs(
+use super::activity::CountedSpan;
+use super::counts::{CountLimits, Counted, RunCount, RunPosition};
+use super::explanation::{
+    BELOW_MAX, BLOCKING_MAX, COUNT_MAX, FAILED_BELOW_READ, FailedBelow, JoinWait, LimitFacts, LimitKey,
+    RunFacts, WorkerInfo,
+};
+use super::filter::{Depth, PageSize, Part, RunFilter};
+use super::{FailureSummary, RunSummary, WaitKind};
+use crate::database::{Database, ReadExt as _};
+use crate::events::first_id_of;
+use crate::statements::*;
+
+impl Database {
+    pub(super) async fn unfinished_runs(
         &self,
         filter: &RunFilter,
         after: Option<Uuid>,
         page: PageSize,
     ) -> sqlx::Result<Part<Uuid>> {
-        let rows = sqlx::query(self.sql.run_page_unfinished.clone())
+        let rows = sqlx::query(self.text(RUN_PAGE_UNFINISHED))
             .bind(&filter.handler)
             .bind(&filter.topic)
             .bind(filter.row_states())
@@ -49,21 +49,21 @@ impl FindStorage for PostgresStore {
             .bind(after)
             .bind(page.fetched())
             .bind(page.read())
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let floor = rows.first().map(|row| row.try_get("floor")).transpose()?.flatten();
         let runs = rows.iter().filter_map(|row| read_unfinished(filter, row).transpose());
         Ok(Part::new(runs.collect::<sqlx::Result<_>>()?, page, floor))
     }
 
-    async fn finished_runs(
+    pub(super) async fn finished_runs(
         &self,
         filter: &RunFilter,
         after: Option<EndedPlace>,
         page: PageSize,
     ) -> sqlx::Result<Part<EndedPlace>> {
         let (at, id) = after.unzip();
-        let rows = sqlx::query(self.sql.run_page_finished.clone())
+        let rows = sqlx::query(self.text(RUN_PAGE_FINISHED))
             .bind(&filter.handler)
             .bind(&filter.topic)
             .bind(filter.ends().into_iter().map(outcome).collect::<Vec<_>>())
@@ -75,7 +75,7 @@ impl FindStorage for PostgresStore {
             .bind(id)
             .bind(page.fetched())
             .bind(page.read())
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let floor = match rows.first() {
             Some(row) => row.try_get::<Option<Uuid>, _>("floor_id")?.zip(row.try_get("floor_at")?),
@@ -86,22 +86,18 @@ impl FindStorage for PostgresStore {
         Ok(Part::new(runs.collect::<sqlx::Result<_>>()?, page, floor))
     }
 
-    async fn run_facts(&self, root: Uuid, run: Uuid) -> sqlx::Result<Option<RunFacts>> {
-        let row = sqlx::query(self.sql.run_explain.clone())
+    pub(super) async fn run_facts(&self, root: Uuid, run: Uuid) -> sqlx::Result<Option<RunFacts>> {
+        let row = sqlx::query(self.text(RUN_EXPLAIN))
             .bind(root)
             .bind(run)
             .bind(stored(COUNT_MAX))
             .bind(stored(BLOCKING_MAX))
-            .first(&self.sessions)
+            .first(self)
             .await?;
         let read_at = system_time(self.now().await?.latest);
         let join = self.join_wait(run).await?;
         let Some(row) = row else {
-            let ended = sqlx::query(self.sql.run_explain_ended.clone())
-                .bind(root)
-                .bind(run)
-                .first(&self.sessions)
-                .await?;
+            let ended = sqlx::query(self.text(RUN_EXPLAIN_ENDED)).bind(root).bind(run).first(self).await?;
             let ended = ended.map(|row| read_finished(&RunFilter::default(), &row)).transpose()?.flatten();
             let Some((_, ended)) = ended else {
                 return Ok(None);
@@ -136,14 +132,9 @@ impl FindStorage for PostgresStore {
         }))
     }
 
-    async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
-        let rows = sqlx::query(self.sql.worker_list.clone()).all(&self.sessions).await?;
-        rows.iter().map(read_registered).collect()
-    }
-
-    async fn unfinished_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
-        let query = sqlx::query(self.sql.run_count_unfinished.clone()).bind(limits.runs.map(stored));
-        let rows = query.bind(limits.sagas.map(stored)).all(&self.sessions).await?;
+    pub(super) async fn unfinished_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
+        let query = sqlx::query(self.text(RUN_COUNT_UNFINISHED)).bind(limits.runs.map(stored));
+        let rows = query.bind(limits.sagas.map(stored)).all(self).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let oldest = time_if_any(row, "oldest")?.map(system_time);
             Ok(RunCount {
@@ -155,9 +146,13 @@ impl FindStorage for PostgresStore {
         counted(&rows, read)
     }
 
-    async fn run_positions(&self, handlers: &[String], limit: usize) -> sqlx::Result<Vec<RunPosition>> {
-        let query = sqlx::query(self.sql.run_positions.clone()).bind(handlers).bind(stored(limit));
-        let rows = query.all(&self.sessions).await?;
+    pub(super) async fn run_positions(
+        &self,
+        handlers: &[String],
+        limit: usize,
+    ) -> sqlx::Result<Vec<RunPosition>> {
+        let query = sqlx::query(self.text(RUN_POSITIONS)).bind(handlers).bind(stored(limit));
+        let rows = query.all(self).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunPosition> {
             let Json(steps) = row.try_get("steps")?;
             Ok(RunPosition {
@@ -174,12 +169,16 @@ impl FindStorage for PostgresStore {
         rows.iter().map(read).collect()
     }
 
-    async fn finished_counts(&self, since: OffsetDateTime, limits: CountLimits) -> sqlx::Result<Counted> {
-        let rows = sqlx::query(self.sql.run_count_finished.clone())
+    pub(super) async fn finished_counts(
+        &self,
+        since: OffsetDateTime,
+        limits: CountLimits,
+    ) -> sqlx::Result<Counted> {
+        let rows = sqlx::query(self.text(RUN_COUNT_FINISHED))
             .bind(since)
             .bind(limits.runs.map(stored))
             .bind(limits.sagas.map(stored))
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let count = RunCount::new(row.try_get("handler")?, end(row)?, count(row, "count")?);
@@ -188,13 +187,17 @@ impl FindStorage for PostgresStore {
         counted(&rows, read)
     }
 
-    async fn counted_spans(&self, bounds: &[OffsetDateTime], limit: usize) -> sqlx::Result<Vec<CountedSpan>> {
+    pub(super) async fn counted_spans(
+        &self,
+        bounds: &[OffsetDateTime],
+        limit: usize,
+    ) -> sqlx::Result<Vec<CountedSpan>> {
         let ids: Vec<_> = bounds.iter().copied().map(first_id_of).collect();
-        let rows = sqlx::query(self.sql.event_activity.clone())
+        let rows = sqlx::query(self.text(EVENT_ACTIVITY))
             .bind(ids.get(..ids.len().saturating_sub(1)).unwrap_or_default().to_vec())
             .bind(ids.get(1..).unwrap_or_default().to_vec())
             .bind(stored(limit))
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<CountedSpan> {
             let counted = |column| count(row, column).map(|count| count as u64);
@@ -209,17 +212,17 @@ impl FindStorage for PostgresStore {
         rows.iter().map(read).collect()
     }
 
-    async fn run_durations(
+    pub(super) async fn run_durations(
         &self,
         since: OffsetDateTime,
         of_each: usize,
     ) -> sqlx::Result<Vec<(String, Duration)>> {
-        let rows = sqlx::query(self.sql.run_durations.clone())
+        let rows = sqlx::query(self.text(RUN_DURATIONS))
             .bind(since)
             .bind(stored(of_each))
             .bind(stored(DURATIONS_MAX))
             .bind(stored(DURATIONS_OF_SAGAS_MAX))
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<(String, Duration)> {
             let took = Duration::try_from_secs_f64(row.try_get("seconds")?).unwrap_or_default();
@@ -241,14 +244,14 @@ fn counted(rows: &[PgRow], read: impl Fn(&PgRow) -> sqlx::Result<RunCount>) -> s
     Ok(Counted { counts, is_complete })
 }
 
-impl PostgresStore {
+impl Database {
     /// The unfinished runs below this one, the nearest first.
-    async fn below(&self, root: Uuid, run: Uuid) -> sqlx::Result<Vec<RunSummary>> {
-        let rows = sqlx::query(self.sql.run_explain_below.clone())
+    pub(super) async fn below(&self, root: Uuid, run: Uuid) -> sqlx::Result<Vec<RunSummary>> {
+        let rows = sqlx::query(self.text(RUN_EXPLAIN_BELOW))
             .bind(root)
             .bind(run)
             .bind(stored(BELOW_MAX))
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let any = RunFilter::default();
         let runs = rows.iter().filter_map(|row| read_unfinished(&any, row).transpose());
@@ -256,16 +259,16 @@ impl PostgresStore {
     }
 
     /// The failed runs that come before this failed one. One more than is shown.
-    async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<FailedBelow>> {
+    pub(super) async fn failed_below(&self, root: Uuid, run: &RunSummary) -> sqlx::Result<Vec<FailedBelow>> {
         if run.phase != RunPhase::RollbackFailed {
             return Ok(vec![]);
         }
-        let rows = sqlx::query(self.sql.run_failed_below.clone())
+        let rows = sqlx::query(self.text(RUN_FAILED_BELOW))
             .bind(root)
             .bind(run.run.uuid())
             .bind(stored(FAILED_BELOW_READ))
             .bind(stored(BELOW_MAX))
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<FailedBelow> {
             let failure = failure_if_readable(row, "failure");
@@ -276,19 +279,23 @@ impl PostgresStore {
     }
 
     /// The owner of a run, or else the workers that have its saga.
-    async fn workers(&self, owner: Option<Uuid>, run: &RunSummary) -> sqlx::Result<Vec<WorkerInfo>> {
-        let rows = sqlx::query(self.sql.run_explain_workers.clone())
+    pub(super) async fn workers(
+        &self,
+        owner: Option<Uuid>,
+        run: &RunSummary,
+    ) -> sqlx::Result<Vec<WorkerInfo>> {
+        let rows = sqlx::query(self.text(RUN_EXPLAIN_WORKERS))
             .bind(owner)
             .bind(&run.handler)
             .bind(&run.topic)
             .bind(stored(WORKERS_MAX))
-            .all(&self.sessions)
+            .all(self)
             .await?;
         rows.iter().map(read_worker).collect()
     }
 
-    async fn join_wait(&self, run: Uuid) -> sqlx::Result<Option<JoinWait>> {
-        let row = sqlx::query(self.sql.join_explain.clone()).bind(run).first(&self.sessions).await?;
+    pub(super) async fn join_wait(&self, run: Uuid) -> sqlx::Result<Option<JoinWait>> {
+        let row = sqlx::query(self.text(JOIN_EXPLAIN)).bind(run).first(self).await?;
         let read = |row: PgRow| -> sqlx::Result<JoinWait> {
             Ok(JoinWait {
                 saga: row.try_get("saga")?,
@@ -355,32 +362,9 @@ fn read_worker(row: &PgRow) -> sqlx::Result<WorkerInfo> {
     })
 }
 
-fn read_registered(row: &PgRow) -> sqlx::Result<RegisteredWorker> {
-    let id: Uuid = row.try_get("id")?;
-    let application: Option<String> = row.try_get("application")?;
-    let sagas =
-        WorkerSaga::of_lists(row.try_get("topics")?, row.try_get("handlers")?, row.try_get("definitions")?);
-    Ok(RegisteredWorker {
-        identifier: format!("{IDENTIFIER_PREFIX}{id}"),
-        started_at: system_time(time(row, "started_at")?),
-        service: row.try_get("service")?,
-        build: row.try_get("build")?,
-        is_alive: row.try_get("is_alive")?,
-        application: application.filter(|name| !name.is_empty()),
-        address: row.try_get("address")?,
-        sagas,
-    })
-}
-
 fn count(row: &PgRow, column: &str) -> sqlx::Result<usize> {
     let count: i64 = row.try_get(column)?;
     Ok(usize::try_from(count).unwrap_or(0))
-}
-
-/// The state in words.
-pub(super) fn phase(row: &PgRow) -> sqlx::Result<RunPhase> {
-    let name: &str = row.try_get("phase")?;
-    name.parse().map_err(|error: String| sqlx::Error::Decode(error.into()))
 }
 
 /// The outcome of an ended run.

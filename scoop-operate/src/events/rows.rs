@@ -5,17 +5,17 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
 
-use super::PostgresStore;
-use super::decode::{failure_if_readable, stored_time, time};
-use super::query_ext::FetchExt;
-use crate::RecordedEvent;
-use crate::find::{EventFilter, EventWindow, FailureSummary, FollowedEvent, FollowedPage, Horizon};
-use crate::store::FollowStorage;
-use crate::util::format::system_time;
+use scoop_runtime::internal::{failure_if_readable, stored_time, system_time, time};
 
-impl FollowStorage for PostgresStore {
-    async fn event_horizon(&self) -> sqlx::Result<Horizon> {
-        let row = sqlx::query(self.sql.event_horizon.clone()).one(&self.sessions).await?;
+use super::RecordedEvent;
+use super::following::{EventFilter, EventWindow, FollowedEvent, FollowedPage, Horizon};
+use crate::database::{Database, ReadExt as _};
+use crate::runs::FailureSummary;
+use crate::statements::{EVENT_FOLLOW, EVENT_HORIZON, EVENT_OLDEST_TRANSACTION};
+
+impl Database {
+    pub(super) async fn event_horizon(&self) -> sqlx::Result<Horizon> {
+        let row = sqlx::query(self.text(EVENT_HORIZON)).one(self).await?;
         Ok(Horizon {
             snapshot: row.try_get("snapshot")?,
             open: row.try_get("xmin")?,
@@ -24,13 +24,17 @@ impl FollowStorage for PostgresStore {
         })
     }
 
-    async fn oldest_transaction(&self) -> sqlx::Result<OffsetDateTime> {
-        let row = sqlx::query(self.sql.event_oldest_transaction.clone()).one(&self.sessions).await?;
+    pub(super) async fn oldest_transaction(&self) -> sqlx::Result<OffsetDateTime> {
+        let row = sqlx::query(self.text(EVENT_OLDEST_TRANSACTION)).one(self).await?;
         time(&row, "at")
     }
 
-    async fn events(&self, window: &EventWindow, filter: &EventFilter) -> sqlx::Result<FollowedPage> {
-        let rows = sqlx::query(self.sql.event_follow.clone())
+    pub(super) async fn events(
+        &self,
+        window: &EventWindow,
+        filter: &EventFilter,
+    ) -> sqlx::Result<FollowedPage> {
+        let rows = sqlx::query(self.text(EVENT_FOLLOW))
             .bind(window.after.max(window.floor))
             .bind(window.from)
             .bind(window.until)
@@ -40,7 +44,7 @@ impl FollowStorage for PostgresStore {
             .bind(filter.hierarchy)
             .bind(i64::try_from(window.limit).unwrap_or(i64::MAX))
             .bind(!filter.without_failures)
-            .all(&self.sessions)
+            .all(self)
             .await?;
         let found = rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>("found"))?;
         // Large failures make a page shorter than what was found.

@@ -1,18 +1,18 @@
-//! Lists of runs, page by page, and lookup by a unique key.
+//! Lists of runs, page by page.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::Message;
+use scoop_runtime::internal::{EndedPlace, GivenUp, Place};
+use scoop_runtime::{RunCursor, RunPhase, RuntimeError, When};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::find::{Depth, PageSize, Part, Place, RunFilter};
-use crate::store::NewMessage;
-use crate::util::format::system_time;
-use crate::util::patience::GivenUp;
-use crate::{Handle, RunCursor, RunPhase, RunSummary, RuntimeError, Scoop, WaitKind, When};
+use super::filter::{Depth, PageSize, Part, RunFilter};
+use super::{RunSummary, Runs, WaitKind};
+use crate::database::Database;
 
 /// The default number of runs in a page.
 const PAGE_SIZE: usize = 50;
@@ -42,7 +42,7 @@ pub struct RunPage {
 #[must_use = "nothing is read before this is awaited"]
 #[derive(Clone)]
 pub struct FindRuns {
-    scoop: Scoop,
+    database: Arc<Database>,
     filter: RunFilter,
     times: (Option<SystemTime>, Option<SystemTime>),
     size: usize,
@@ -119,7 +119,7 @@ impl FindRuns {
         let mut page = RunPage { runs: vec![], next: None };
         let mut place = self.after.map(|RunCursor(place)| place);
         if let None | Some(Place::Unfinished(_)) = place {
-            let after = place.and_then(Place::unfinished);
+            let after = place.and_then(unfinished);
             if self.filter.has_unfinished() {
                 let Part { runs, next } = self.read_unfinished(after).await?;
                 page.runs = runs;
@@ -135,10 +135,10 @@ impl FindRuns {
             return Ok(page);
         }
         if !self.filter.ends().is_empty() {
-            let after = place.and_then(Place::ended);
-            let scoop = &self.scoop;
+            let after = place.and_then(ended);
+            let database = &self.database;
             let size = self.page_size(self.size - page.runs.len());
-            let part = scoop.read_patiently(|_| scoop.store().finished_runs(&self.filter, after, size)).await;
+            let part = database.read_patiently(|_| database.finished_runs(&self.filter, after, size)).await;
             let part = part.map_err(GivenUp::error("runs were listed"))?;
             page.runs.extend(part.runs);
             page.next = part.next.map(|ended| RunCursor(Place::Ended(ended)));
@@ -147,8 +147,8 @@ impl FindRuns {
     }
 
     async fn read_unfinished(&self, after: Option<Uuid>) -> Result<Part<Uuid>, RuntimeError> {
-        let (scoop, size) = (&self.scoop, self.page_size(self.size));
-        let part = scoop.read_patiently(|_| scoop.store().unfinished_runs(&self.filter, after, size)).await;
+        let (database, size) = (&self.database, self.page_size(self.size));
+        let part = database.read_patiently(|_| database.unfinished_runs(&self.filter, after, size)).await;
         part.map_err(GivenUp::error("runs were listed"))
     }
 
@@ -162,19 +162,17 @@ impl FindRuns {
     }
 }
 
-impl Place {
-    fn unfinished(self) -> Option<Uuid> {
-        match self {
-            Self::Unfinished(run) => Some(run),
-            Self::Finished | Self::Ended(_) => None,
-        }
+fn unfinished(place: Place) -> Option<Uuid> {
+    match place {
+        Place::Unfinished(run) => Some(run),
+        Place::Finished | Place::Ended(_) => None,
     }
+}
 
-    fn ended(self) -> Option<crate::find::EndedPlace> {
-        match self {
-            Self::Ended(end) => Some(end),
-            Self::Unfinished(_) | Self::Finished => None,
-        }
+fn ended(place: Place) -> Option<EndedPlace> {
+    match place {
+        Place::Ended(end) => Some(end),
+        Place::Unfinished(_) | Place::Finished => None,
     }
 }
 
@@ -191,7 +189,7 @@ impl IntoFuture for FindRuns {
     }
 }
 
-impl Scoop {
+impl Runs {
     /// Lists runs, finished or not, page by page: unfinished ones first, the newest first, then those that have ended,
     /// the latest end first. Await it for a [`RunPage`].
     ///
@@ -213,7 +211,7 @@ impl Scoop {
     /// ```no_run
     /// # use scoop_runtime::{RuntimeError, RunPhase, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
-    /// let failed = scoop.runs().handler("checkout").state(RunPhase::RolledBack).failed_with("out-of-stock");
+    /// let failed = scoop.operate().runs().list().handler("checkout").state(RunPhase::RolledBack).failed_with("out-of-stock");
     /// let mut next = None;
     /// loop {
     ///     let page = failed.clone().page(20).after(next).await?;
@@ -228,67 +226,8 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn runs(&self) -> FindRuns {
+    pub fn list(&self) -> FindRuns {
         let (filter, times) = (RunFilter::default(), (None, None));
-        FindRuns { scoop: self.clone(), filter, times, size: PAGE_SIZE, after: None }
-    }
-
-    /// The hierarchy of the message of this type that was launched with this [key](crate::Launch::unique).
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::NoSuchKey`] if none was launched with it; [`RuntimeError::KeptKey`] if its hierarchy was deleted and
-    /// the key is kept; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// // Launched by another process with `.unique("order 7")`.
-    /// let order = scoop.find_by_key::<OrderPlaced>("order 7").await?;
-    /// println!("{}", order.wait().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn find_by_key<M: Message>(
-        &self,
-        key: &str,
-    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        self.find_topic_by_key(M::TOPIC, key)
-    }
-
-    /// As [`find_by_key`](Self::find_by_key), with the topic given by name.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let order = scoop.find_topic_by_key("orders.placed", "order 7").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn find_topic_by_key(
-        &self,
-        topic: &str,
-        key: &str,
-    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        let ids = NewMessage::unique_ids(topic, key);
-        let found = self.find(ids.root);
-        let (scoop, topic, key) = (self.clone(), topic.to_owned(), key.to_owned());
-        async move {
-            let found = found.await;
-            let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
-            // The id follows from the key, so it says nothing to the caller.
-            let kept = scoop.patiently(|_| scoop.store().key_kept_until(ids.id)).await;
-            match kept.map_err(GivenUp::error("a unique key was looked up"))? {
-                Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
-                None => Err(RuntimeError::NoSuchKey { topic, key }),
-            }
-        }
-        .boxed()
+        FindRuns { database: self.database.clone(), filter, times, size: PAGE_SIZE, after: None }
     }
 }

@@ -1,0 +1,250 @@
+//! Entities: without the types of the program.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_runtime::internal::{GivenUp, system_time, time};
+use scoop_runtime::{RunId, RuntimeError};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::contents::{Content, Redaction, StoredContent, content};
+use crate::database::{Database, ReadExt as _};
+use crate::statements::ENTITY_NAMES;
+
+/// The maximum number of events of an entity on a page.
+const EVENTS_MAX: u32 = 50;
+
+/// The number of keys in a list of entities.
+const KEYS_MAX: u32 = 50;
+
+/// The maximum number of names of entities.
+const NAMES_MAX: u32 = 1_000;
+
+/// The entities.
+#[derive(Clone)]
+pub struct Entities {
+    pub(crate) database: Arc<Database>,
+}
+
+impl Entities {
+    /// The names of all entities, in their order; up to 1,000.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for name in scoop.operate().entities().names().await? {
+    ///     println!("{name}: {:?}", scoop.operate().entities().keys(&name, "").await?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn names(&self) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
+        let database = self.database.clone();
+        async move {
+            let names = database.read_patiently(|_| database.entity_names(NAMES_MAX)).await;
+            names.map_err(GivenUp::error("entities were listed"))
+        }
+        .boxed()
+    }
+
+    /// The keys of the entities of this name that have events, in their order: up to 50, after this one.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let mut after = String::new();
+    /// loop {
+    ///     let keys = scoop.operate().entities().keys("stock", &after).await?;
+    ///     let Some(last) = keys.last() else { return Ok(()) };
+    ///     println!("{keys:?}");
+    ///     after = last.clone();
+    /// }
+    /// # }
+    /// ```
+    pub fn keys(&self, name: &str, after: &str) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
+        let (database, name, after) = (self.database.clone(), name.to_owned(), after.to_owned());
+        async move {
+            let keys = database.read_patiently(|_| database.named_entity_keys(&name, &after, KEYS_MAX)).await;
+            keys.map_err(GivenUp::error("entities were listed"))
+        }
+        .boxed()
+    }
+
+    /// The version and the state of an entity, and a page of its events after this version: up to 50, oldest first. `None`
+    /// if there is no such entity. Redacted as [`Scoop::contents`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// if let Some(stock) = scoop.operate().entities().contents("stock", "7", 0).await? {
+    ///     println!("version {} with {} events", stock.version, stock.events.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn contents(
+        &self,
+        name: &str,
+        key: &str,
+        after: u64,
+    ) -> BoxFuture<'static, Result<Option<EntityContents>, RuntimeError>> {
+        let (database, name, key) = (self.database.clone(), name.to_owned(), key.to_owned());
+        async move {
+            let failed = || GivenUp::error("an entity was looked up");
+            let redaction = database.redaction().await?;
+            let entity =
+                database.read_patiently(|_| database.entity_row(&name, &key)).await.map_err(failed())?;
+            let after = i64::try_from(after).unwrap_or(i64::MAX);
+            let limit = EVENTS_MAX + 1;
+            let read = |_| database.entity_event_rows(&name, &key, after, limit);
+            let mut events = database.read_patiently(read).await.map_err(failed())?;
+            if entity.is_none() && events.is_empty() {
+                return Ok(None);
+            }
+            let entity = entity.unwrap_or_default();
+            let is_more = events.len() > EVENTS_MAX as usize;
+            events.truncate(EVENTS_MAX as usize);
+            let events = events.into_iter().map(|event| EntityEventContents::new(event, &redaction));
+            let events: Vec<_> = events.collect();
+            Ok(Some(EntityContents {
+                version: u64::try_from(entity.version).unwrap_or(0),
+                state: entity.state.map(|state| redaction.shown(state)),
+                next: events.last().filter(|_| is_more).map(|last| last.version),
+                events,
+            }))
+        }
+        .boxed()
+    }
+}
+
+impl Database {
+    async fn entity_names(&self, limit: u32) -> sqlx::Result<Vec<String>> {
+        let rows = sqlx::query(self.text(ENTITY_NAMES)).bind(i64::from(limit)).all(self).await?;
+        rows.iter().map(|row| row.try_get(0)).collect()
+    }
+
+    async fn named_entity_keys(&self, name: &str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
+        let rows = self.entity_keys(name, after, limit).all(self).await?;
+        rows.iter().map(|row| row.try_get(0)).collect()
+    }
+
+    async fn entity_row(&self, name: &str, key: &str) -> sqlx::Result<Option<EntityRow>> {
+        let row = self.entity(name, key).first(self).await?;
+        let read = |row: PgRow| -> sqlx::Result<_> {
+            Ok(EntityRow { version: row.try_get("version")?, state: content(&row, "state") })
+        };
+        row.map(read).transpose()
+    }
+
+    async fn entity_event_rows(
+        &self,
+        name: &str,
+        key: &str,
+        after: i64,
+        limit: u32,
+    ) -> sqlx::Result<Vec<EntityEventRow>> {
+        let rows = self.entity_events(name, key, after, limit).all(self).await?;
+        let read = |row: &PgRow| -> sqlx::Result<_> {
+            Ok(EntityEventRow {
+                version: row.try_get("version")?,
+                at: time(row, "at")?,
+                message: row.try_get("message_id")?,
+                run: row.try_get("run")?,
+                topic: row.try_get("topic")?,
+                payload: content(row, "payload"),
+            })
+        };
+        rows.iter().map(read).collect()
+    }
+}
+
+/// An entity as operators see it: the result of [`Scoop::entity_contents`](crate::Scoop::entity_contents).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EntityContents {
+    /// The number of its events.
+    pub version: u64,
+    /// The state after these. `None` if it has none, or if it is in a table of the program.
+    pub state: Option<Content>,
+    /// A page of its events, oldest first.
+    pub events: Vec<EntityEventContents>,
+    /// The version after which the next page begins; `None` at the end.
+    pub next: Option<u64>,
+}
+
+/// An event of an entity, as operators see it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EntityEventContents {
+    /// The version of the entity after it.
+    pub version: u64,
+    /// The time at which it was recorded, by the clock of the database.
+    pub at: SystemTime,
+    /// Its topic; `None` if its message is missing.
+    pub topic: Option<String>,
+    /// The payload of its message.
+    pub payload: Option<Content>,
+    /// Its message.
+    pub message_id: Uuid,
+    /// The run of the command.
+    pub command: RunId,
+}
+
+/// An entity as it is stored.
+#[derive(Debug, Default)]
+pub(crate) struct EntityRow {
+    pub(crate) version: i64,
+    pub(crate) state: Option<StoredContent>,
+}
+
+/// An event of an entity as it is stored; without a topic and a payload if its message is missing.
+#[derive(Debug)]
+pub(crate) struct EntityEventRow {
+    pub(crate) version: i64,
+    pub(crate) at: OffsetDateTime,
+    pub(crate) message: Uuid,
+    pub(crate) run: Uuid,
+    pub(crate) topic: Option<String>,
+    pub(crate) payload: Option<StoredContent>,
+}
+
+impl EntityEventContents {
+    pub(crate) fn new(row: EntityEventRow, redaction: &Redaction) -> Self {
+        let EntityEventRow { version, at, message, run, topic, payload } = row;
+        Self {
+            version: u64::try_from(version).unwrap_or(0),
+            at: system_time(at),
+            topic,
+            payload: payload.map(|payload| redaction.shown(payload)),
+            message_id: message,
+            command: run.into(),
+        }
+    }
+}

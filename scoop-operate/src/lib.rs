@@ -1,0 +1,114 @@
+//! What operators see of a program on PostgreSQL: its runs, what they wait for, its events and its entities.
+//!
+//! Everything here only reads, and as a role that may only read. A program that only runs sagas does not need this crate. In memory
+//! there is nothing to read.
+//!
+//! Users depend on `scoop-saga` with the feature `operate`, which has this crate as `scoop::operate`.
+
+mod contents;
+mod database;
+mod entities;
+mod events;
+mod runs;
+mod statements;
+
+use std::sync::Arc;
+
+use scoop_runtime::Scoop;
+use scoop_runtime::internal::Tables;
+
+pub use self::contents::Content;
+use self::database::Database;
+pub use self::entities::{Entities, EntityContents, EntityEventContents};
+pub use self::events::{BadEventCursor, EventCursor, EventStream, Events, RecordedEvent};
+pub use self::runs::{
+    Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindRuns, JoinWait,
+    LimitKey, RunContents, RunCount, RunCounts, RunDurations, RunExplanation, RunPage, RunPosition,
+    RunSummary, RunValue, Runs, WaitKind, WaitReason, WorkerInfo,
+};
+#[doc(hidden)]
+pub use self::statements::statements;
+
+/// What operators see of a program. [`OperateExt::operate`] returns it.
+#[derive(Clone)]
+pub struct Operate {
+    database: Arc<Database>,
+}
+
+/// Gives a program [`operate`](Self::operate).
+pub trait OperateExt {
+    /// What operators see of this program.
+    ///
+    /// # Panics
+    ///
+    /// In memory, where there is nothing to read. Shared code checks [`Scoop::is_in_memory`] first.
+    ///
+    /// ```no_run
+    /// use scoop_operate::OperateExt;
+    ///
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for run in scoop.operate().runs().list().handler("checkout").await?.runs {
+    ///     println!("{run}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn operate(&self) -> Operate;
+}
+
+impl OperateExt for Scoop {
+    fn operate(&self) -> Operate {
+        let tables = Tables::of(self);
+        let tables = tables.expect(
+            "this program runs in memory, where operators find nothing; check `Scoop::is_in_memory` first",
+        );
+        Operate { database: Arc::new(Database(tables)) }
+    }
+}
+
+impl Operate {
+    /// The runs: lists, counts, and what they wait for.
+    pub fn runs(&self) -> Runs {
+        Runs { database: self.database.clone() }
+    }
+
+    /// The entities, by their names.
+    pub fn entities(&self) -> Entities {
+        Entities { database: self.database.clone() }
+    }
+
+    /// The recorded events, as they become visible. [`Events::follow`] returns a stream of them.
+    ///
+    /// Each event comes once, after the commit of its transaction, and none is left out. The events of a run come in their
+    /// order, as do a launch and the runs of its message; those of different runs come in the order of their commits,
+    /// about. In a look with more than 10,000 events, this order is that of the ids of events, but for 10,000 events that
+    /// are sorted by their times: it is wrong if the clocks of two programs differ by more than the time in which so many
+    /// events are written. Events can be late: by the interval, and while a transaction stays open in which more than 10,000
+    /// events were written since, until its end.
+    ///
+    /// A stream that begins now has the events of all transactions that are open by then, regardless of for how long. For
+    /// that, its role has to see since when they are open: those of other roles are hidden from a role that is no member of
+    /// `pg_read_all_stats`. Beside hidden or prepared transactions, it leaves out the events of those that have been open for
+    /// more than an hour, unless a program has [deleted](crate::Keep) finished hierarchies since they began. If more than 10,000
+    /// events were written since the oldest open transaction began, those beyond can come although they were there before.
+    ///
+    /// A stream keeps no connection, and up to 10,000 events in memory. Each look reads the events of the last minute, and of the time
+    /// since the oldest open transaction began, so a stream looks less often where that takes long.
+    ///
+    /// The id of an event may be a minute older than its row, by the clock of the server. A program whose clock is more
+    /// than a minute behind writes events that the stream does not find.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let mut events = scoop.operate().events().handler("checkout").follow();
+    /// while let Some(event) = events.next().await {
+    ///     println!("{}", event?);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events(&self) -> Events {
+        Events::new(self.database.clone())
+    }
+}

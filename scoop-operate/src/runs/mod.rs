@@ -1,0 +1,29 @@
+//! Runs: which a list has and where its next page begins; how many there are; what a run waits for.
+
+mod activity;
+mod contents;
+mod counts;
+mod explain;
+mod explanation;
+mod filter;
+mod list;
+mod rows;
+mod summary;
+
+use std::sync::Arc;
+
+pub use self::activity::{Activity, ActivitySpan, RunDurations};
+pub use self::contents::{RunContents, RunValue};
+pub use self::counts::{CountRuns, RunCount, RunCounts, RunPosition};
+pub use self::explanation::{
+    Delay, Explanation, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo,
+};
+pub use self::list::{FindRuns, RunPage};
+pub use self::summary::{FailureSummary, RunSummary, WaitKind};
+use crate::database::Database;
+
+/// The runs of a program.
+#[derive(Clone)]
+pub struct Runs {
+    pub(crate) database: Arc<Database>,
+}

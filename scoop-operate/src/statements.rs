@@ -1,0 +1,54 @@
+//! The texts of all statements: each is the file of its name under `sql/`, which may name parts of `sql/ended/` and
+//! `sql/unfinished/` in braces.
+
+use scoop_runtime::internal::without_comments;
+
+/// The parts that several statements have in common, by their names in braces.
+const PARTS: [(&str, &str); 4] = [
+    ("{ended_handlers}", include_str!("../sql/ended/handlers.sql")),
+    ("{ended_shown}", include_str!("../sql/ended/shown.sql")),
+    ("{ended_by}", include_str!("../sql/ended/by.sql")),
+    ("{unfinished_shown}", include_str!("../sql/unfinished/shown.sql")),
+];
+
+macro_rules! statements {
+    ($($constant:ident = $file:literal,)*) => {
+        $(pub(crate) const $constant: &str = include_str!(concat!("../sql/", $file, ".sql"));)*
+
+        /// Each text with its name, for tests of plans.
+        #[doc(hidden)]
+        pub fn statements() -> Vec<(&'static str, String)> {
+            vec![$(($file, complete($constant)),)*]
+        }
+    };
+}
+
+statements! {
+    ENTITY_NAMES = "entity_names",
+    EVENT_ACTIVITY = "event_activity",
+    EVENT_FOLLOW = "event_follow",
+    EVENT_HORIZON = "event_horizon",
+    EVENT_OLDEST_TRANSACTION = "event_oldest_transaction",
+    JOIN_EXPLAIN = "join_explain",
+    REDACTION_LIST = "redaction_list",
+    RUN_CONTENTS = "run_contents",
+    RUN_COUNT_FINISHED = "run_count_finished",
+    RUN_COUNT_UNFINISHED = "run_count_unfinished",
+    RUN_DURATIONS = "run_durations",
+    RUN_EXPLAIN = "run_explain",
+    RUN_EXPLAIN_BELOW = "run_explain_below",
+    RUN_EXPLAIN_ENDED = "run_explain_ended",
+    RUN_EXPLAIN_WORKERS = "run_explain_workers",
+    RUN_FAILED_BELOW = "run_failed_below",
+    RUN_PAGE_FINISHED = "run_page_finished",
+    RUN_PAGE_UNFINISHED = "run_page_unfinished",
+    RUN_POSITIONS = "run_positions",
+}
+
+/// The text with the common parts in place of their names.
+pub(crate) fn complete(text: &str) -> String {
+    PARTS.iter().fold(text.to_owned(), |text, (name, part)| match text.contains(name) {
+        true => text.replace(name, &without_comments(part)),
+        false => text,
+    })
+}

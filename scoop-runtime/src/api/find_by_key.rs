@@ -1,0 +1,70 @@
+//! Lookup of a hierarchy by a unique key.
+
+use futures_util::future::FutureExt;
+use scoop_core::Message;
+
+use crate::store::NewMessage;
+use crate::util::format::system_time;
+use crate::util::patience::GivenUp;
+use crate::{Handle, RuntimeError, Scoop};
+
+impl Scoop {
+    /// The hierarchy of the message of this type that was launched with this [key](crate::Launch::unique).
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchKey`] if none was launched with it; [`RuntimeError::KeptKey`] if its hierarchy was deleted and
+    /// the key is kept; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// // Launched by another process with `.unique("order 7")`.
+    /// let order = scoop.find_by_key::<OrderPlaced>("order 7").await?;
+    /// println!("{}", order.wait().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn find_by_key<M: Message>(
+        &self,
+        key: &str,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        self.find_topic_by_key(M::TOPIC, key)
+    }
+
+    /// As [`find_by_key`](Self::find_by_key), with the topic given by name.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let order = scoop.find_topic_by_key("orders.placed", "order 7").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn find_topic_by_key(
+        &self,
+        topic: &str,
+        key: &str,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        let ids = NewMessage::unique_ids(topic, key);
+        let found = self.find(ids.root);
+        let (scoop, topic, key) = (self.clone(), topic.to_owned(), key.to_owned());
+        async move {
+            let found = found.await;
+            let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
+            // The id follows from the key, so it says nothing to the caller.
+            let kept = scoop.patiently(|_| scoop.store().key_kept_until(ids.id)).await;
+            match kept.map_err(GivenUp::error("a unique key was looked up"))? {
+                Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
+                None => Err(RuntimeError::NoSuchKey { topic, key }),
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,123 @@
+//! What the crate for operators builds on: the connections, the schema and the clock of a program on PostgreSQL, and how rows become
+//! values. It is not part of the public API.
+
+use std::sync::Arc;
+
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, SqlStr};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub use crate::engine::IDENTIFIER_PREFIX;
+pub use crate::model::cursor::{EndedPlace, Place};
+pub use crate::model::run::QUEUED_MIN;
+pub use crate::named;
+use crate::store::{
+    DueStorage as _, FetchExt as _, PostgresStore, RequestStorage as _, Store, SubscriptionStorage as _,
+};
+pub use crate::store::{
+    concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate, serial,
+    stored_time, time, time_if_any, without_comments,
+};
+pub use crate::util::format::{ahead, strategy, system_time};
+pub use crate::util::patience::{Attempt, FOREVER, GivenUp};
+pub use crate::util::read_turns::is_out_of_turns;
+pub use crate::util::stored_time::StoredTime;
+pub use crate::util::when::Now;
+use crate::{Named, RegisteredWorker, RuntimeError, Scoop, Wanted};
+
+/// The tables of a program, for reading.
+#[derive(Clone)]
+pub struct Tables {
+    store: Arc<PostgresStore>,
+    scoop: Scoop,
+}
+
+impl Tables {
+    /// Of a program that runs on PostgreSQL.
+    pub fn of(scoop: &Scoop) -> Option<Self> {
+        match scoop.store() {
+            Store::Postgres(store) => Some(Self { store: store.clone(), scoop: scoop.clone() }),
+            #[cfg(feature = "in-memory")]
+            Store::Memory(_) => None,
+        }
+    }
+
+    /// All rows of a query.
+    pub async fn all(&self, query: Query<'_, Postgres, PgArguments>) -> sqlx::Result<Vec<PgRow>> {
+        query.all(self.store.sessions()).await
+    }
+
+    /// The first row of a query, if any.
+    pub async fn first(&self, query: Query<'_, Postgres, PgArguments>) -> sqlx::Result<Option<PgRow>> {
+        query.first(self.store.sessions()).await
+    }
+
+    /// This text of a statement with the schema in place of `scoop`.
+    pub fn qualify(&self, text: &str) -> SqlStr {
+        self.store.qualify(text)
+    }
+
+    /// Cancelled by a shutdown.
+    pub fn stopped(&self) -> &CancellationToken {
+        self.scoop.stopped()
+    }
+
+    /// Retries a short look.
+    pub async fn patiently<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        self.scoop.patiently(read).await
+    }
+
+    /// Retries a read of rows that may be many. Such reads take turns.
+    pub async fn read_patiently<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        self.scoop.read_patiently(read).await
+    }
+
+    /// The time of the server.
+    pub async fn now(&self) -> sqlx::Result<Now> {
+        self.store.now().await
+    }
+
+    /// What an id names.
+    pub async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+        self.store.named(id).await
+    }
+
+    /// The error for an id that does not name what was wanted.
+    pub async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
+        self.scoop.misnamed(id, wanted).await
+    }
+
+    /// The registered workers.
+    pub async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
+        self.store.listed_workers().await
+    }
+
+    /// Reads the keys of entities of a name, after this one.
+    pub fn entity_keys(&self, name: &str, after: &str, limit: u32) -> Query<'static, Postgres, PgArguments> {
+        self.store.keys_query(name, after, limit)
+    }
+
+    /// Reads an entity.
+    pub fn entity(&self, name: &str, key: &str) -> Query<'static, Postgres, PgArguments> {
+        self.store.entity_query(name, key)
+    }
+
+    /// Reads events of an entity, after this version.
+    pub fn entity_events(
+        &self,
+        name: &str,
+        key: &str,
+        after: i64,
+        limit: u32,
+    ) -> Query<'static, Postgres, PgArguments> {
+        self.store.events_query(name, key, after, limit)
+    }
+}

@@ -1,0 +1,5 @@
+//! Plain values that several layers share.
+
+pub(crate) mod cursor;
+pub(crate) mod run;
+pub(crate) mod worker;
