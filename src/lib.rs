@@ -49,6 +49,8 @@ pub mod guide;
 /// use scoop::prelude::*;
 /// ```
 pub mod prelude {
+    #[cfg(feature = "operate")]
+    pub use scoop_operate::OperateExt as _;
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{

@@ -42,6 +42,7 @@ impl Entities {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// for name in scoop.operate().entities().names().await? {
@@ -70,6 +71,7 @@ impl Entities {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let mut after = String::new();
     /// loop {
@@ -90,7 +92,7 @@ impl Entities {
     }
 
     /// The version and the state of an entity, and a page of its events after this version: up to 50, oldest first. `None`
-    /// if there is no such entity. Redacted as [`Scoop::contents`].
+    /// if there is no such entity. Redacted as [`Runs::contents`](crate::Runs::contents).
     ///
     /// # Errors
     ///
@@ -101,6 +103,7 @@ impl Entities {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// if let Some(stock) = scoop.operate().entities().contents("stock", "7", 0).await? {
@@ -185,7 +188,7 @@ impl Database {
     }
 }
 
-/// An entity as operators see it: the result of [`Scoop::entity_contents`](crate::Scoop::entity_contents).
+/// An entity as operators see it: the result of [`Entities::contents`](crate::Entities::contents).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EntityContents {

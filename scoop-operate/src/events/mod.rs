@@ -150,7 +150,7 @@ impl EventStream {
     ///
     /// # Errors
     ///
-    /// If the database fails for longer than [`Builder::patience`](crate::Builder::patience). The next call goes on from
+    /// If the database fails for longer than [`Builder::patience`](scoop_runtime::Builder::patience). The next call goes on from
     /// the same place.
     ///
     /// # Cancel safety

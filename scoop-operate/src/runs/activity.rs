@@ -35,6 +35,7 @@ impl Runs {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// let activity = scoop.operate().runs().activity().await?;
@@ -75,7 +76,7 @@ impl Runs {
     }
 }
 
-/// Launches and ends over time: the result of [`Scoop::activity`](crate::Scoop::activity).
+/// Launches and ends over time: the result of [`Runs::activity`](crate::Runs::activity).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Activity {

@@ -32,6 +32,7 @@ impl Runs {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// for run in scoop.operate().runs().list().handler("checkout").await?.runs {
@@ -54,7 +55,7 @@ impl Runs {
     }
 
     /// The messages of these runs, in their order, by one query. Each is `None` if it is missing; otherwise it is as in
-    /// [`Scoop::contents`].
+    /// [`Runs::contents`](crate::Runs::contents).
     ///
     /// # Errors
     ///
@@ -65,6 +66,7 @@ impl Runs {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// let runs = scoop.operate().runs().list().handler("checkout").await?.runs;
@@ -127,7 +129,7 @@ impl Database {
     }
 }
 
-/// The messages, values and context of a run: the result of [`Scoop::contents`](crate::Scoop::contents).
+/// The messages, values and context of a run: the result of [`Runs::contents`](crate::Runs::contents).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunContents {

@@ -48,6 +48,7 @@ impl CountRuns {
     /// their number. By default the runs of all are counted. [`RunCounts::is_complete`] says whether some may be left out.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// let counts = scoop.operate().runs().count().sagas(100).await?;
@@ -110,6 +111,7 @@ impl Runs {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, RunPhase, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// let counts = scoop.operate().runs().count().await?;
@@ -137,6 +139,7 @@ impl Runs {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// for place in scoop.operate().runs().positions(&["checkout".to_owned()]).await? {

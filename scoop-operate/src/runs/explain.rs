@@ -25,8 +25,9 @@ impl Runs {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
-    /// # use scoop_operate::{WaitReason};
+    /// # use scoop_operate::WaitReason;
     /// # async fn example(database: Arc<Database>, order: Handle) -> Result<(), RuntimeError> {
     /// let explanation = scoop.operate().runs().explain(order.id()).await?;
     /// println!("{explanation}");

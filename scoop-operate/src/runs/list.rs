@@ -209,6 +209,7 @@ impl Runs {
     /// The call only reads.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, RunPhase, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
     /// let failed = scoop.operate().runs().list().handler("checkout").state(RunPhase::RolledBack).failed_with("out-of-stock");

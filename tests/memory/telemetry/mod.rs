@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
 use scoop::{Builder, Handle, InMemory, PauseTarget, RunState, Tree};
 
@@ -195,12 +194,6 @@ async fn failed_rollback_is_an_error_with_a_remedy() -> Result<()> {
         2,
         "{tree}"
     );
-    let mut recorded = shop.scoop.operate().events().since(SystemTime::UNIX_EPOCH).recorded();
-    let mut failures = 0;
-    while let Some(event) = recorded.next().await {
-        failures += usize::from(event?.kind == scoop::EventKind::RollbackFailed);
-    }
-    assert_eq!(failures, 2);
     assert_eq!(
         lines_of(&events, &OUTCOMES, &order),
         [
