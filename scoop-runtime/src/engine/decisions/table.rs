@@ -4,7 +4,7 @@
 //! entity. If a transaction fails, each of its decisions is made by itself, and only the one at fault fails.
 //!
 //! The settlements are those of steps, which do not apply without the mark of the engine. So code that ends the transaction
-//! by itself cannot have a decision without its event. A command that is repeated is always alone.
+//! by itself cannot have a decision without its event. A command that is repeated has a transaction of its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
