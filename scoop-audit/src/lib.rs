@@ -6,6 +6,20 @@
 //!
 //! It accepts deviations that are allowed: failures that a handler accepted, rollbacks that failed for a recorded
 //! reason, runs that give up, deliveries that end with their emitter, operators' repairs.
+//!
+//! [`Invariant`] states each property. Which function checks which:
+//!
+//! * [`audit`], on the events: I1 runs wait, I2 lineages, I3 once, I4 reverse order, I6 the emissions of a step exist with
+//!   its outcome, I7 progress, as far as a log at rest shows, I8 failures reach the parent, I9 whole hierarchies, T1 times
+//!   rise, T2 nothing begins too early, T3 a cancelled or overdue run gives up, T4 pauses hold.
+//! * [`audit`], if the log has [`Tables`]: I11 failed rollbacks rest, I12 signals, I13 steps that run at most once, I14
+//!   executions, I15 rows of ended runs.
+//! * [`audit_rows`], at any moment: I11 and I15.
+//! * [`audit_effects`], on the effects that user code noted: I5 a compensation once, I6 effects exist with the outcome, I10
+//!   a step once.
+//!
+//! The input is what the record has, and no code of the engine. Tests on PostgreSQL audit all logs that they read, the
+//! simulation all that it produces.
 
 mod children;
 mod effects;

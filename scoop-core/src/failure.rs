@@ -1,4 +1,7 @@
 //! Failures as stored data: a [`Failure`] crosses services and outlives the process.
+//!
+//! A failure is nested at most 40 deep, since readers of JSON limit nesting. The wrappers in the middle are dropped, the
+//! causes stay. The value of an error travels as a cause of the type `scoop:data`.
 
 mod bounds;
 

@@ -1,4 +1,6 @@
 //! The priority of runs, an element of the context.
+//!
+//! No column repeats it: the index of ready runs computes it (`docs/development/decisions/0017-priority-in-the-index.md`).
 
 use serde::{Deserialize, Serialize};
 use time::{Duration, OffsetDateTime};

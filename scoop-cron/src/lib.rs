@@ -5,6 +5,9 @@
 //! machine.
 //!
 //! Users depend on `scoop-saga` instead.
+//!
+//! Times of day are computed as clock readings, then converted to instants. The library that parses the expressions has
+//! rules of its own for the hours of clock changes, by which a list of hours runs twice or not at all.
 
 mod expression;
 mod zone;

@@ -1,4 +1,7 @@
 //! Folds the state of an entity from its events, page by page.
+//!
+//! A rebuild folds without a lock, since events never change. It locks an entity only if at most one page is left, and then
+//! writes the state of exactly the locked version.
 
 use std::any::Any;
 

@@ -7,7 +7,7 @@
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
-// Public futures are boxed, unless they contain a type of the user: see "Decisions" in ARCHITECTURE.md.
+// Public futures are boxed, unless they contain a type of the user: see docs/development/decisions/0025-boxed-futures.md.
 
 // `api`: what users call. `saga`: types in the code that users write.
 mod api;

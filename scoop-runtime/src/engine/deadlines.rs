@@ -6,6 +6,12 @@
 //! of such a run follows from its deadlines ([`scoop_core::Deadline`]). Running steps have [`super::step_stop_signals`]
 //! instead. A pending run needs no code of its saga to end, so each reconciliation looks for those that no program will
 //! claim ([`end_pending`]).
+//!
+//! A claim says before a step whether its run has to give up, and a settlement rejects the result of a step if it has to by
+//! then. A waiting run that gives up deletes its pending children and waits for the others. A cancellation marks all runs
+//! below its scope, and is repeated until it sees none without a mark, since a concurrent settlement may have launched
+//! children. Runs of a rollback are exempt (`rollback_since`): only the rollback deadline and the absolute deadline count
+//! for them.
 
 use std::sync::Arc;
 

@@ -4,6 +4,17 @@
 //! entities, decides in the order of arrival, and settles the runs, all in one transaction. The code of users that runs
 //! under these locks is that of `decide`, `undo` and the applications of events: it neither waits nor sees a connection.
 //! Entities in tables of the user have a task of their own ([`table`]), whose code has a connection.
+//!
+//! * **All or nothing.** If a settlement does not apply, the transaction is rolled back, and the others are decided again
+//!   without it. So an event exists exactly if its run was settled.
+//! * **No deadlock.** Rows are locked in the order of their names and keys, and missing rows are made after that, in the
+//!   same order.
+//! * **A panic changes nothing.** All of the batch is decided again, with the state written as JSON after each event and
+//!   read from there.
+//! * A command is authorized before its first move, before any lock. The decision is stored once, as the reply of the run;
+//!   its event is a message, to which `entity_event` refers.
+//!
+//! `tests/model/command.rs` visits all states of this protocol.
 
 mod batch;
 mod busy;

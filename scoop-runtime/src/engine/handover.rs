@@ -1,4 +1,9 @@
 //! Hands a run that this worker cannot execute to a worker with another definition of its saga.
+//!
+//! `run_hand_over.sql` finds the newest living definition that has not refused the run, under the lock of that worker's row,
+//! and reserves the run for it. Without such a definition the run is stuck. A run without a completed step whose message no
+//! definition can decode keeps its claim instead, and fails. A run that is reserved is not refused for its pin, so no two
+//! definitions hand it over to each other.
 
 use super::shared::Engine;
 use crate::store::{ClaimKey, Refusing, SetAside};

@@ -7,6 +7,10 @@
 //! settle runs that were taken over meanwhile, since their epochs were raised.
 //!
 //! For a database in memory, a session is a value that lives as long as its owner.
+//!
+//! A worker may die while the server executes its claim, which then commits after its runs were freed. So a claim locks the
+//! row of its worker (`FOR KEY SHARE`), and the reaper deletes that row, which waits for the claim. A later statement, with
+//! a later snapshot, frees the runs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,6 +3,11 @@
 //! Correctness rests on the epoch of a run: each claim and each settlement raises it, and each settlement demands it.
 //! So a worker whose run was taken over writes nothing. Notifications only reduce latency; polling finds what they
 //! miss.
+//!
+//! A claim takes ready runs, one for each free slot ([`claim`], [`limits`], [`local_start`]). [`execute`] asks the protocol
+//! for the next move of a run and calls its user code. [`settle`] persists the conclusion, in the transaction of the step or
+//! with other runs. [`parents`] wakes the parent of an ended run, [`notify`] the other workers. `ARCHITECTURE.md` has the
+//! drawing.
 
 // Start and end of all tasks.
 mod tasks;

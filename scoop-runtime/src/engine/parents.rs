@@ -3,6 +3,15 @@
 //! A check only reduces latency: the sweep finds a parent that was not woken (after a death, after a lost answer, and
 //! once a minute). A parent without a step left commits in the statement that would wake it, which saves a claim and a
 //! commit.
+//!
+//! A parent is checked after the commit of its child, never in it: of two last children, at least one check sees that both
+//! have ended. The snapshot of `run_wake.sql` may be old, since the parent may have continued and wait for new children. So
+//! the statement compares epochs.
+//!
+//! A parent with work left is claimed by the same statement, if this process has its saga and a slot: that of the child, or
+//! a free one. It finishes work that has begun, so it does not wait for a turn. A check that failed is repeated without
+//! claiming and without committing: otherwise a run that the first attempt claimed would count as in flight. After a few
+//! consecutive checks, a parent is checked at intervals ([`CHECK_INTERVAL`]).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};

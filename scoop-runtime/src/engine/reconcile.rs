@@ -3,6 +3,12 @@
 //! A statement whose answer was lost may have had its effect. A decision of a step may be recorded although the worker
 //! does not know ([`report_recorded`]), and runs may be assigned to this worker that it does
 //! not execute ([`reconcile`]).
+//!
+//! A claim whose answer was lost may even be carried out later, on a connection that no living process holds. So
+//! [`reconcile`] first waits for the claims of this worker (`worker_wait_for_claims.sql`). Then it frees the runs that the
+//! worker owns and that are not in flight (`run_free.sql`), and sweeps (`run_wake_missed.sql`). It is repeated a second
+//! later, for statements that the server had not read yet, and once a minute without a cause. An unregistered worker frees
+//! nothing: it owns no runs.
 
 use std::sync::Arc;
 

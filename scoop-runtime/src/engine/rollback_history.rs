@@ -2,6 +2,11 @@
 //!
 //! The cost does not grow with the history, except once: while no part of the rollback names its window, the instances
 //! are counted.
+//!
+//! Each recorded part names its window, so any process that continues the rollback reads that window only
+//! (`run_history.sql`). Counts of the other windows follow from that of the newest one (`run_count_parts.sql`,
+//! `run_count_repetitions.sql`). Values are looked up by name: names of outputs end with a ten-digit position, so the newest
+//! value before a window is one index lookup (`run_values.sql`).
 
 use std::collections::BTreeMap;
 

@@ -4,6 +4,9 @@
 //! The due times are in the database, and are compared with its clock. A process that finds a due schedule locks its
 //! row, launches the tick and advances the row in one transaction: so each time has exactly one tick, regardless of the
 //! number of processes, their deaths, and their clocks.
+//!
+//! Processes follow the row, not their compiled settings: the program that started last decides for all. A clock that is set
+//! back makes nothing due again.
 
 use std::sync::Arc;
 use std::time::Duration;

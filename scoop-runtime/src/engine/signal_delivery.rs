@@ -5,6 +5,16 @@
 //! users.
 //!
 //! A wait whose time is over is not here: its run becomes ready then, and `run_claim.sql` claims it.
+//!
+//! * A delivery takes the kept signal whose time ends first, and gives it to all runs that await its key
+//!   (`signal_deliver.sql`). It locks the signal, then the runs. `SKIP LOCKED` would not do: a signal goes to all runs that
+//!   await it, or to none yet.
+//! * A delivery waits for a lock for a moment, then is repeated key by key, so a locked row holds up no other key. One that
+//!   fails for what is stored is repeated run by run: the damaged run is left out.
+//! * A process that sends a signal and has slots records, delivers and claims by one statement (`signal_send.sql`), if no
+//!   older signal precedes.
+//! * A signal that no program can read is replaced when it is delivered, so that its run can be claimed. One that its step
+//!   cannot read is refused (`signal_refuse.sql`): the run waits again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;

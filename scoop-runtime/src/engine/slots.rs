@@ -1,4 +1,8 @@
 //! The slots, and the number of slots of each handler, so that the next ones go to handlers with few.
+//!
+//! A slot goes to the handler with the fewest runs in flight in this process; among equals, to the run that has been ready
+//! longest. So a backlog of one handler, of any length, delays no other. Some slots are reserved: no claim takes them, and a
+//! handler with hardly any runs in flight gets one for a message that this process launches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,6 +3,9 @@
 //! an idle process sends one statement at a time.
 //!
 //! Due times are in indexes of the database. This process only knows when to look next.
+//!
+//! A sleep is a state of its run, and no message: the run is ready from that time on, or from its deadline on. A run with
+//! children waits for these first, and keeps its time meanwhile (`scoop.wakes_at`). All instants are of the server's clock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,10 @@
 //! Repairs of failed rollbacks and of stuck runs: what an operator sees, and what follows from a decision.
+//!
+//! A decision locks the hierarchy, then the rows of the lineage, root first (`run_lock_lineage.sql`): in the order of a
+//! settlement, which locks its own row before those of its failed children. It raises the epoch of the run above that waits
+//! already (`run_repair.sql`), since a wake-up under way has a snapshot from before. The model `tests/model/repair.rs` finds
+//! this fault. A decision is refused while a repair of the run or of one below is in progress, and until the run above has
+//! recorded the failure.
 
 mod decision;
 

@@ -1,4 +1,9 @@
 //! The children of a run: the messages it launched, their outcomes and their replies.
+//!
+//! A reply is a `return_value` of the handler's run, under the name of the reply type. Of several replies of a run, the name
+//! continues with `#` and the position, so a repeated settlement cannot duplicate one. A reply counts only if its run has
+//! committed. If a handler has none under the name of the requested type, replies of any name count: the replying program
+//! may have another name for the type.
 
 use scoop_core::{Error, Failure, Message, Stored};
 use serde_json::Value;

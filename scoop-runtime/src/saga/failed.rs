@@ -1,4 +1,8 @@
 //! The message about failed runs: [`Failed`]. The function `scoop.send_failed` sends it (`0006_failures.sql`).
+//!
+//! A filter is a topic: a failure is launched on each of the four topics `scoop.failed`, `scoop.failed.<outcome>`,
+//! `scoop.failed:<saga>` and `scoop.failed.<outcome>:<saga>` that has a handler. So subscriptions and claims know nothing of
+//! filters.
 
 use std::borrow::Cow;
 use std::fmt;

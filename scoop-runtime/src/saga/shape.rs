@@ -4,6 +4,9 @@
 //! The type deserializes a document that does not exist. The deserializer records the kind of value that the type
 //! requests, and returns an error. Each field and variant is visited by a pass of its own, so that an error in one
 //! hides no other.
+//!
+//! The shape of a stored type is part of the definition of its saga. Too little detail does no harm, too much makes an extra
+//! definition.
 
 #[cfg(feature = "testing")]
 mod change;

@@ -1,4 +1,8 @@
 //! Queues with a limit, and the places in them that programs hold for their launches.
+//!
+//! A limit of the queue is kept by launches: no claim reads it. The waiting runs, counted up to the limit (`scoop.waiting_runs`), and
+//! the launches that all programs have leased are together no more than the limit (`scoop.lease_places`). After a request without an
+//! answer, a program has another holder: the late statement of the former one cannot shorten its lease.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -13,6 +13,10 @@
 //!   that only reads costs nothing, however old it is, and one that writes costs one longer look at its end.
 //!
 //! A run that a look has found and not claimed, since it was locked or there were too few slots, holds the position of its queue.
+//!
+//! A statement may read the clock before its transaction has its id, so each look allows for that. Now and then a look reads
+//! whole queues, for what the rules do not cover: a fail-over that the connections hide, or rows changed by hand. A clock
+//! that is set back, and ids of transactions that fall, drop the positions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::ParseIntError;

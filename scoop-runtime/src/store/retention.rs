@@ -1,4 +1,7 @@
 //! What the deletion of finished hierarchies takes and returns.
+//!
+//! The database decides what is due (`scoop.retention_next`) and whether it may be deleted (`scoop.prune`); the engine
+//! decides when, and how fast.
 
 use std::time::Duration;
 

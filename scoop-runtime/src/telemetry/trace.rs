@@ -1,5 +1,8 @@
 //! The trace that a span is part of: its parent in another process, and what later spans continue. Nothing without the
 //! feature `opentelemetry`, since only a tracer has ids of spans.
+//!
+//! The trace context of a run is that of its launch, and its own spans do not replace it.
+//! `docs/development/decisions/0024-traces.md` says why.
 
 use scoop_core::{Context, TraceContext};
 use tracing::Span;

@@ -1,5 +1,7 @@
 //! Generates the ids of this crate. They are random; with the feature `simulation` a thread may derive them from a
 //! seed, so that a run can be reproduced.
+//!
+//! All randomness of the engine comes from here, so that a seed determines the whole course of a simulation.
 
 /// A fresh id: a time, followed by random bits.
 #[cfg(not(feature = "simulation"))]

@@ -2,6 +2,9 @@
 //!
 //! A task for each entity takes all decisions about it that have arrived meanwhile, so that a slow table holds up no other
 //! entity. If a transaction fails, each of its decisions is made by itself, and only the one at fault fails.
+//!
+//! The settlements are those of steps, which do not apply without the mark of the engine. So code that ends the transaction
+//! by itself cannot have a decision without its event. A command that is repeated has a transaction of its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! Persists a conclusion: in the transaction of the step if it opened one ([`in_step`]), otherwise batched with other
 //! runs ([`batched`]).
+//!
+//! The time of an event is that of the server's clock, but at least a microsecond after the last event of its run
+//! (`last_event_at`). Children and woken parents inherit that time, so times rise strictly within a lineage even if the
+//! clock does not.
 
 pub(super) mod batched;
 mod in_step;

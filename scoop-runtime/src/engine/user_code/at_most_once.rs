@@ -1,5 +1,10 @@
 //! Finds a step that runs at most once, has begun, and did not complete. [`Scope::begin_once`](crate::Scope) records the
 //! beginnings.
+//!
+//! `step_begin.sql` commits a row of `begun_step` under the epoch of the claim, before the code is called. Its key is the
+//! run and the number of completed steps, so of two claims only the first calls the code. A later claim that finds the row
+//! fails the run with `Interrupted`, whatever its definition has next: as long as no step has completed since, the begun one
+//! did not. Only a run with a failed attempt is looked up, so other claims cost nothing.
 
 use scoop_core::Failure;
 

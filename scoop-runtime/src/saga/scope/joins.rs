@@ -1,4 +1,7 @@
 //! The members of joined sets, as recorded and withdrawn by collectors.
+//!
+//! A row of `join_member` is written once for each run of a collector, under its claim, and gets the root of the hierarchy
+//! when it is joined. A set has no row and no waiting run: its hierarchy is launched when it is complete, like a tick.
 
 use std::panic::Location;
 

@@ -1,4 +1,7 @@
 //! The beginning of a step that runs at most once.
+//!
+//! The generated code records it after it has decoded the values and the signal of the step. So a program that cannot decode
+//! them hands the run over, and no step has begun.
 
 use scoop_core::{Definition, Error, Failure, Interrupted, Result, Run};
 

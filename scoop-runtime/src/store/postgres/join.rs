@@ -1,4 +1,9 @@
 //! The messages that sagas join (`join_*.sql`). Which of them form a set is decided in [`crate::store::join`].
+//!
+//! A record and the launch of its set are one transaction under an advisory lock of the saga and the key (`join_lock.sql`),
+//! so that of two last messages the later one sees both. A transaction does not wait for that lock, which would take a
+//! connection for each message: it tries again. A member is checked by the conditions of `scoop.launch` for the whole set
+//! when it is recorded, so that no partner fails for it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};

@@ -1,4 +1,23 @@
 //! The limits of sagas (`limit_*.sql`), and claims under them. A change of them is a change of the topology.
+//!
+//! A claim is a transaction: it locks the row of the limit (`limit_lock.sql`), counts the runs in execution
+//! (`limit_follow.sql`), and claims as many as the limit admits. The count is a statement of its own, so that its snapshot
+//! is later than the lock.
+//!
+//! * A run whose key is at its limit is parked (`limit_park.sql`): it stays `ready`, with its deadline or the year 9999 as
+//!   `ready_at`, and `parked_since` has the former time. Statements that look for parked runs have `state::text = 'ready'`,
+//!   which rules out the index of ready runs.
+//! * A claim returns the parked runs of a key before it takes a later one (`return_earlier`), since a run of the key may
+//!   have ended unnoticed. The claim that returns a run lowers the positions of its queue.
+//! * A run that gives up before it has begun passes a concurrency by key, and does not count. A serial run counts until its
+//!   end (`scoop.held_key`).
+//! * A change waits for the claims under way of all workers (`limit_wait_for_claims.sql`). Parked runs stay parked if their
+//!   keys come from the same (`keeps_keys_of`), otherwise they return in that transaction.
+//! * A renamed saga has one row of `run_limit` with all its names. A row of another saga loses a name that it lists and this
+//!   one has.
+//!
+//! Locks in this order: the rows of workers, the row of the limit, the rows of `run`. Rows of `rate_window` are written
+//! under the lock of the limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

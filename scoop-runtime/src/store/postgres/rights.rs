@@ -1,4 +1,9 @@
 //! The rights of the role.
+//!
+//! A client role writes no table and cannot forge events: it launches and signals through functions of the owner
+//! (`scoop.launch`, `scoop.send_signal`). A signal is delivered by workers, since a client could hold the locks of a
+//! delivery. A role with write access launches by statements, which are faster and claim for the launching worker. A start
+//! lists all missing rights, not only the first one.
 
 use super::query_ext::FetchExt;
 use crate::store::PostgresStore;

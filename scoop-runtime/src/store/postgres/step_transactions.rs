@@ -5,6 +5,11 @@
 //! are one round trip. Sagas take turns, so that many steps of one do not block another. While no step waits, the next
 //! step of the same run is likely to come soon: its transaction is begun along with the commit, and kept. Another run
 //! that takes that connection begins anew, since its transaction must not be older than the launch of its message.
+//!
+//! A step costs three round trips and one commit: its own statement, the settlement, and one message that commits and begins
+//! the next transaction. Between the two, that message resets the session, by statements without rows; what the hooks of the
+//! pool have set is set again (`hook_settings.rs`). It is no chained transaction, which would have the isolation level of
+//! the step.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};

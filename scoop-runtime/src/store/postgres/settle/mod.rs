@@ -1,4 +1,7 @@
 //! Applies settlements: by a short statement if all of them have the same common shape, otherwise by `scoop.settle`.
+//!
+//! The short statements are three: a step that launched nothing, one whose messages are due at once, and the request of a
+//! rollback. Why there are several: `docs/development/decisions/0014-settlement-statements.md`.
 
 mod advance;
 mod launch;
