@@ -66,7 +66,7 @@ fn compare_all(found: &Found, budgets: impl IntoIterator<Item = (String, usize)>
 }
 
 fn check(problems: &[String], remedy: &str) {
-    assert!(problems.is_empty(), "\n{}\n\nWhat is above its budget: {remedy}.\n", problems.join("\n"));
+    assert!(problems.is_empty(), "\n{}\n\nIf a number is above its budget: {remedy}.\n", problems.join("\n"));
 }
 
 /// The module of the runtime at the top of a file's path.
@@ -113,7 +113,7 @@ fn import_cycle_does_not_grow() {
     let mut arrows = arrows();
     // A module and what it contains are one thing.
     arrows.retain(|(from, to)| !imports::contains(from, to) && !imports::contains(to, from));
-    let name = |at| format!("files in import cycle {at}");
+    let name = |at| format!("files in import cycle {}", at + 1);
     let files = |cycle: BTreeSet<&str>| cycle.into_iter().map(String::from).collect();
     let cycles = imports::cycles(&arrows).into_iter().map(files);
     check(
@@ -131,15 +131,14 @@ fn long_file_does_not_grow() {
     let mut problems = Vec::new();
     for file in product() {
         let budget = LONG_FILES.iter().find(|(path, _)| *path == file.path).map(|(_, lines)| *lines);
-        if budget.is_some() || file.lines > FILE_LINES_MAX {
+        if file.lines > FILE_LINES_MAX {
             let what = format!("lines of {}", file.path);
             problems.extend(compare(&what, file.lines, budget.unwrap_or(FILE_LINES_MAX)));
         }
     }
-    for (path, lines) in LONG_FILES {
-        if *lines <= FILE_LINES_MAX || product().all(|file| file.path != *path) {
-            problems.push(format!("remove {path} from LONG_FILES of tests/tidy/budgets.rs: it is short"));
-        }
+    let is_long = |path| product().any(|file| file.path == path && file.lines > FILE_LINES_MAX);
+    for (path, _) in LONG_FILES.iter().filter(|(path, _)| !is_long(*path)) {
+        problems.push(format!("remove {path} from LONG_FILES in tests/tidy/budgets.rs: it is not long"));
     }
     check(&problems, &format!("split it by subject, into files of up to {FILE_LINES_MAX} lines of code"));
 }
