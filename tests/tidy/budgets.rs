@@ -10,8 +10,8 @@ pub(crate) const PRODUCT: &str = "\
 /// Crates for tests, of which only the lines are counted.
 pub(crate) const DEVELOPMENT: &str = "scoop-audit scoop-store-contract";
 
-/// Name, budget, target. Lines that are blank, a comment or of a test do not count. The targets of the lines of
-/// Rust are 50 000 in total.
+/// Name, budget, target. Lines that are blank, a comment or of a test do not count. The targets of the lines
+/// of Rust are 50 000 in total.
 pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-core", 4_855, 3_900),
     ("Rust lines of scoop-cron", 179, 180),
