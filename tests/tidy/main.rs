@@ -1,0 +1,243 @@
+//! The rules of the source tree: the order of layers, import cycles, lengths of files, places of SQL, words
+//! of names, and budgets of size. `budgets.rs` has the numbers.
+//!
+//! `cargo test --test tidy -- --nocapture table` shows all numbers beside their targets.
+
+mod budgets;
+mod imports;
+mod measures;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::budgets::{
+    BANNED, BUDGETS, CYCLES, DEVELOPMENT, FILE_LINES_MAX, LAYERS, LONG_FILES, PRODUCT, SQL_FOLDERS,
+    SQL_TEXTS, UPWARD,
+};
+use crate::imports::Modules;
+use crate::source::File;
+
+pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const RUNTIME: &str = "scoop-runtime/src/";
+
+static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
+    let folders = PRODUCT.split_whitespace().chain(DEVELOPMENT.split_whitespace());
+    folders.flat_map(|folder| source::files(Path::new(ROOT), folder)).collect()
+});
+
+/// What was found, by a name for it.
+type Found = BTreeMap<String, Vec<String>>;
+
+/// The files of the product.
+fn product() -> impl Iterator<Item = &'static File> {
+    FILES.iter().filter(|file| DEVELOPMENT.split(' ').all(|folder| !file.path.starts_with(folder)))
+}
+
+/// The imports within the runtime, from file to file.
+fn arrows() -> BTreeSet<(String, String)> {
+    let files: Vec<_> = FILES.iter().filter(|file| file.path.starts_with(RUNTIME)).collect();
+    Modules::read(&files, RUNTIME).arrows()
+}
+
+/// Compares a number with its budget. A large one may fall by 2 % before its budget has to follow.
+fn compare(what: &str, measured: usize, budget: usize) -> Option<String> {
+    let may_fall = if budget > 1000 { budget / 50 } else { 0 };
+    if measured > budget {
+        Some(format!("{what}: {measured}, but the budget is {budget}"))
+    } else if measured + may_fall < budget {
+        Some(format!("lower the budget of {what} to {measured} in tests/tidy/budgets.rs (it is {budget})"))
+    } else {
+        None
+    }
+}
+
+/// Compares how much was found with budgets. What is missing is zero.
+fn compare_all(found: &Found, budgets: impl IntoIterator<Item = (String, usize)>) -> Vec<String> {
+    let budgets: BTreeMap<_, _> = budgets.into_iter().collect();
+    let names: BTreeSet<_> = found.keys().chain(budgets.keys()).collect();
+    let problem = |name: &String| {
+        let found = found.get(name).map_or(&[][..], |it| it);
+        let problem = compare(name, found.len(), budgets.get(name).copied().unwrap_or(0))?;
+        Some(found.iter().fold(problem, |problem, it| format!("{problem}\n    {it}")))
+    };
+    names.into_iter().filter_map(problem).collect()
+}
+
+fn check(problems: &[String], remedy: &str) {
+    assert!(problems.is_empty(), "\n{}\n\nIf a number is above its budget: {remedy}.\n", problems.join("\n"));
+}
+
+/// The module of the runtime at the top of a file's path.
+fn layer(file: &str) -> &str {
+    file.split(['/', '.']).next().unwrap_or_default()
+}
+
+fn height(layer: &str) -> Option<usize> {
+    LAYERS.iter().flat_map(|layers| layers.split(' ')).position(|it| it == layer)
+}
+
+#[test]
+fn module_of_the_runtime_has_a_layer() {
+    let layers = FILES.iter().filter_map(|file| file.path.strip_prefix(RUNTIME)).map(layer);
+    let unknown: BTreeSet<_> = layers.filter(|layer| *layer != "lib" && height(layer).is_none()).collect();
+    assert!(
+        unknown.is_empty(),
+        "add to LAYERS in tests/tidy/budgets.rs, above what they import: {unknown:?}"
+    );
+}
+
+#[test]
+fn import_goes_down_the_layers() {
+    let name = |from: &str, to: &str| format!("files of {from} that import from {to}");
+    let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (from, to) in arrows().into_iter().filter(|(from, to)| height(layer(from)) < height(layer(to))) {
+        imports.entry((name(layer(&from), layer(&to)), from)).or_default().insert(to);
+    }
+    let mut upward = Found::new();
+    for ((name, from), to) in imports {
+        upward.entry(name).or_default().push(format!("{from} imports from {to:?}"));
+    }
+    let budgets =
+        UPWARD.iter().flat_map(|(from, all)| all.iter().map(|(to, files)| (name(from, to), *files)));
+    check(
+        &compare_all(&upward, budgets),
+        "a layer imports from those before it in LAYERS. Move down what both need, plain values to \
+         `model/`; or move up the code that imports it",
+    );
+}
+
+#[test]
+fn import_cycle_does_not_grow() {
+    let mut arrows = arrows();
+    // A module and what it contains are one thing.
+    arrows.retain(|(from, to)| !imports::contains(from, to) && !imports::contains(to, from));
+    let name = |at| format!("files in import cycle {}", at + 1);
+    let files = |cycle: BTreeSet<&str>| cycle.into_iter().map(String::from).collect();
+    let cycles = imports::cycles(&arrows).into_iter().map(files);
+    check(
+        &compare_all(
+            &cycles.enumerate().map(|(at, files)| (name(at), files)).collect(),
+            CYCLES.iter().enumerate().map(|(at, files)| (name(at), *files)),
+        ),
+        "find the new import between these files in your change, and move what it names to a file that \
+         imports from none of them",
+    );
+}
+
+#[test]
+fn long_file_does_not_grow() {
+    let mut problems = Vec::new();
+    for file in product() {
+        let budget = LONG_FILES.iter().find(|(path, _)| *path == file.path).map(|(_, lines)| *lines);
+        if file.lines > FILE_LINES_MAX {
+            let what = format!("lines of {}", file.path);
+            problems.extend(compare(&what, file.lines, budget.unwrap_or(FILE_LINES_MAX)));
+        }
+    }
+    let is_long = |path| product().any(|file| file.path == path && file.lines > FILE_LINES_MAX);
+    for (path, _) in LONG_FILES.iter().filter(|(path, _)| !is_long(*path)) {
+        problems.push(format!("remove {path} from LONG_FILES in tests/tidy/budgets.rs: it is not long"));
+    }
+    check(&problems, &format!("split it by subject, into files of up to {FILE_LINES_MAX} lines of code"));
+}
+
+#[test]
+fn sql_is_in_the_folders_of_sql() {
+    let name = |path: &str| format!("SQL in {path}");
+    let mut found = Found::new();
+    for file in product() {
+        for text in file.tokens.iter().filter(|token| source::is_sql(token)) {
+            found.entry(name(&file.path)).or_default().push(text.clone());
+        }
+    }
+    for folder in PRODUCT.split_whitespace().filter(|folder| *folder != ".") {
+        for path in source::paths(&Path::new(ROOT).join(folder), "sql") {
+            let path = path.strip_prefix(ROOT).expect("it is below the root");
+            found.insert(name(&path.display().to_string()), vec!["the whole file".into()]);
+        }
+    }
+    found.retain(|path, _| !SQL_FOLDERS.iter().any(|folder| path.starts_with(&name(folder))));
+    check(
+        &compare_all(&found, SQL_TEXTS.iter().map(|(path, texts)| (name(path), *texts))),
+        "move the statement to a file in scoop-runtime/sql, with a function in store/postgres; what only \
+         operators read, to scoop-operate",
+    );
+}
+
+#[test]
+fn banned_word_is_in_no_new_name() {
+    let mut names: BTreeMap<String, BTreeMap<&str, &str>> = BTreeMap::new();
+    for file in product() {
+        for token in file.tokens.iter().filter(|token| source::is_name(token)) {
+            for word in source::words(token) {
+                names.entry(word).or_default().insert(token, &file.path);
+            }
+        }
+    }
+    let names_with = |words: &str| {
+        let names: BTreeMap<_, _> = words.split(' ').filter_map(|word| names.get(word)).flatten().collect();
+        names.into_iter().map(|(name, path)| format!("{name} ({path})")).collect()
+    };
+    let name = |words: &str| format!("names with \"{words}\"");
+    check(
+        &compare_all(
+            &BANNED.iter().map(|(words, _)| (name(words), names_with(words))).collect(),
+            BANNED.iter().map(|(words, names)| (name(words), *names)),
+        ),
+        "rename it with a word of the glossary",
+    );
+}
+
+#[test]
+fn size_stays_within_its_budget() {
+    let measured = measures::all(&FILES);
+    let is_unknown = |what: &&String| BUDGETS.iter().all(|(known, ..)| known != *what);
+    let unknown: Vec<_> = measured.keys().filter(is_unknown).collect();
+    assert!(unknown.is_empty(), "add them to BUDGETS in tests/tidy/budgets.rs: {unknown:?}");
+    let compare_one = |(what, budget, _): &(&str, usize, usize)| {
+        compare(what, measured.get(*what).copied().unwrap_or(0), *budget)
+    };
+    check(
+        &BUDGETS.iter().filter_map(compare_one).collect::<Vec<_>>(),
+        "remove something else of its kind. If that cannot be, raise the budget in tests/tidy/budgets.rs, \
+         with a comment above its line that says why",
+    );
+}
+
+#[test]
+fn table_of_measures_is_shown() {
+    let measured = measures::all(&FILES);
+    println!("{:<40} {:>9} {:>9} {:>9}", "", "measured", "budget", "target");
+    let mut total = (0, 0, 0);
+    for (what, budget, target) in BUDGETS {
+        let measured = measured.get(*what).copied().unwrap_or(0);
+        println!("{what:<40} {measured:>9} {budget:>9} {target:>9}");
+        if what.starts_with("Rust lines") {
+            total = (total.0 + measured, total.1 + budget, total.2 + target);
+        }
+    }
+    println!("{:<40} {:>9} {:>9} {:>9}", "Rust lines in total", total.0, total.1, total.2);
+    let upward: usize = UPWARD.iter().flat_map(|(_, all)| *all).map(|(_, files)| files).sum();
+    println!("{:<40} {:>9} {upward:>9} {:>9}", "files that import upwards", "", 0);
+    println!("{:<40} {:>9} {:>9} {:>9}", "largest cycle of imports", "", CYCLES[0], 2);
+    println!("{:<40} {:>9} {:>9} {:>9}", "files above their length", "", LONG_FILES.len(), 0);
+    let banned: usize = BANNED.iter().map(|(_, names)| names).sum();
+    println!("{:<40} {:>9} {banned:>9} {:>9}", "names with a banned word", "", 0);
+}
+
+#[test]
+fn number_off_its_budget_is_reported() {
+    assert_eq!(compare("x", 7, 7), None);
+    assert_eq!(compare("x", 981, 1001), None);
+    assert_eq!(compare("x", 8, 7).unwrap(), "x: 8, but the budget is 7");
+    for (measured, budget) in [(6, 7), (980, 1001)] {
+        let problem = compare("x", measured, budget).unwrap();
+        assert!(problem.starts_with(&format!("lower the budget of x to {measured} ")), "{problem}");
+    }
+    let found = Found::from([("new".to_owned(), vec!["in x".to_owned()])]);
+    let problems = compare_all(&found, [("gone".to_owned(), 1)]);
+    assert!(problems[0].starts_with("lower the budget of gone to 0 "), "{problems:?}");
+    assert_eq!(problems[1], "new: 1, but the budget is 0\n    in x");
+}
