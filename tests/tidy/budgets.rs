@@ -17,20 +17,22 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_015, 4_200),
-    ("Rust lines of scoop-runtime", 42_316, 27_500),
-    ("Rust lines of scoop-operate", 0, 4_000),
-    ("Rust lines of scoop-cli", 4_959, 3_300),
-    ("Rust lines of scoop-web", 3_818, 3_000),
+    ("Rust lines of scoop-runtime", 39_028, 27_500),
+    // What moves here from scoop-runtime.
+    ("Rust lines of scoop-operate", 2_890, 4_000),
+    // The calls of scoop-operate have longer paths than those of one large type.
+    ("Rust lines of scoop-cli", 4_971, 3_300),
+    ("Rust lines of scoop-web", 3_836, 3_000),
     ("Rust lines of scoop-saga", 103, 100),
     ("Rust lines of scoop-audit", 1_991, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     ("SQL lines", 6_082, 4_200),
     ("columns of run", 38, 38),
     ("indexes of run", 8, 8),
-    ("storage operations", 139, 75),
-    ("names at the root of the facade", 206, 100),
-    ("public methods of Scoop", 70, 18),
-    ("bytes of ARCHITECTURE.md", 103_609, 15_000),
+    ("storage operations", 122, 75),
+    ("names at the root of the facade", 178, 100),
+    ("public methods of Scoop", 59, 18),
+    ("bytes of ARCHITECTURE.md", 15_000, 15_000),
 ];
 
 /// The modules at the root of scoop-runtime, lowest first: each imports only from those before it.
@@ -39,10 +41,10 @@ pub(crate) const LAYERS: &[&str] = &[
     // Plain values.
     "model error testing settings telemetry completion",
     // What users write as sagas, and decisions without IO.
-    "saga find repair tree entity_fold",
+    "saga repair tree entity_fold",
     // Runs and their history.
     "store",
-    "unhandled engine api simulation",
+    "unhandled engine api simulation internal",
 ];
 
 /// How many files of a layer import from which ones above it. The target is none.
@@ -51,7 +53,7 @@ pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
     ("engine", &[("api", 1)]),
     ("entity_fold", &[("engine", 1), ("store", 1)]),
     ("error", &[("api", 2), ("engine", 2), ("store", 2), ("telemetry", 1)]),
-    ("find", &[("store", 4)]),
+    ("model", &[("store", 1)]),
     ("repair", &[("store", 1)]),
     ("saga", &[("api", 2), ("engine", 1), ("store", 5), ("unhandled", 1)]),
     ("settings", &[("api", 1), ("store", 1)]),
@@ -64,7 +66,7 @@ pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
 
 /// The numbers of files that import each other in a circle, largest first. Circles of two are left
 /// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[90, 10, 4, 3];
+pub(crate) const CYCLES: &[usize] = &[84, 10, 4, 3];
 
 pub(crate) const FILE_LINES_MAX: usize = 600;
 
@@ -88,63 +90,14 @@ pub(crate) const SQL_TEXTS: &[(&str, usize)] = &[
     ("scoop-cli/src/commands/doctor/server.rs", 1),
 ];
 
-/// Words that are no names, and how many names have them. The target is none: the glossary has the words to
-/// use.
-pub(crate) const BANNED: &[(&str, usize)] = &[
-    ("alone", 2),
-    ("anew endless", 9),
-    ("announce news", 0),
-    ("aside", 2),
-    ("bell bells", 1),
-    ("bereft", 0),
-    ("books", 0),
-    ("disown", 0),
-    ("done", 6),
-    ("doubts", 1),
-    ("either", 0),
-    ("fired", 1),
-    ("gather gathered", 2),
-    ("halt", 0),
-    ("here", 5),
-    ("hold holds held", 12),
-    ("home", 1),
-    ("job jobs", 0),
-    ("keep kept", 39),
-    ("lane lanes", 8),
-    ("launching", 0),
-    ("lent", 1),
-    ("listed listing listened published", 11),
-    ("look looks", 28),
-    ("made", 6),
-    ("mend mending mended", 1),
-    ("offer offers", 4),
-    ("pairs", 4),
-    ("past", 1),
-    ("place places", 18),
-    ("plain", 5),
-    ("plans", 0),
-    ("question", 4),
-    ("reach reaches", 2),
-    ("remains", 1),
-    ("remedy remedied", 3),
-    ("revive", 0),
-    ("ring rings rung", 2),
-    ("room rooms", 10),
-    ("seat seats", 0),
-    ("shapes", 3),
-    ("share shares", 7),
-    ("shelf", 1),
-    ("spare", 0),
-    ("standing stands", 8),
-    ("strike struck", 0),
-    ("surroundings", 0),
-    ("tell tells telling told", 7),
-    ("took", 4),
-    ("turn turns", 24),
-    ("turned", 2),
-    ("undone unrolled", 6),
-    ("vitals", 2),
-    ("waiter waiters", 4),
-    ("warm", 0),
-    ("way", 5),
-];
+/// Words that are no names: the glossary has those to use.
+pub(crate) const BANNED: &str = "\
+    alone anew endless announce news aside bell bells bereft books disown done doubts either fired \
+    gather gathered halt here hold holds held home job jobs keep kept lane lanes launching lent listed \
+    listing listened published look looks made mend mending mended offer offers pairs past place places \
+    plain plans question reach reaches remains remedy remedied revive ring rings rung room rooms seat \
+    seats shapes share shares shelf spare standing stands strike struck surroundings tell tells telling \
+    told took turn turns turned undone unrolled vitals waiter waiters warm way";
+
+/// How many names have one of them. The target is none.
+pub(crate) const BANNED_NAMES: usize = 260;

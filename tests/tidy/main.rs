@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::budgets::{
-    BANNED, BUDGETS, CYCLES, DEVELOPMENT, FILE_LINES_MAX, LAYERS, LONG_FILES, PRODUCT, SQL_FOLDERS,
-    SQL_TEXTS, UPWARD,
+    BANNED, BANNED_NAMES, BUDGETS, CYCLES, DEVELOPMENT, FILE_LINES_MAX, LAYERS, LONG_FILES, PRODUCT,
+    SQL_FOLDERS, SQL_TEXTS, UPWARD,
 };
 use crate::imports::Modules;
 use crate::source::File;
@@ -168,25 +168,18 @@ fn sql_is_in_the_folders_of_sql() {
 
 #[test]
 fn banned_word_is_in_no_new_name() {
-    let mut names: BTreeMap<String, BTreeMap<&str, &str>> = BTreeMap::new();
+    let banned: BTreeSet<_> = BANNED.split_whitespace().collect();
+    let mut names = BTreeMap::new();
     for file in product() {
-        for token in file.tokens.iter().filter(|token| source::is_name(token)) {
-            for word in source::words(token) {
-                names.entry(word).or_default().insert(token, &file.path);
-            }
-        }
+        let is_banned = |name: &&String| source::words(name).iter().any(|word| banned.contains(&**word));
+        let found = file.tokens.iter().filter(|token| source::is_name(token)).filter(is_banned);
+        names.extend(found.map(|name| (name, &file.path)));
     }
-    let names_with = |words: &str| {
-        let names: BTreeMap<_, _> = words.split(' ').filter_map(|word| names.get(word)).flatten().collect();
-        names.into_iter().map(|(name, path)| format!("{name} ({path})")).collect()
-    };
-    let name = |words: &str| format!("names with \"{words}\"");
+    let listed = names.iter().map(|(name, path)| format!("{name} ({path})")).collect();
+    let what = "names with a word that is no name";
     check(
-        &compare_all(
-            &BANNED.iter().map(|(words, _)| (name(words), names_with(words))).collect(),
-            BANNED.iter().map(|(words, names)| (name(words), *names)),
-        ),
-        "rename it with a word of the glossary",
+        &compare_all(&Found::from([(what.to_owned(), listed)]), [(what.to_owned(), BANNED_NAMES)]),
+        "rename the new one with a word of the glossary",
     );
 }
 
@@ -196,8 +189,10 @@ fn size_stays_within_its_budget() {
     let is_unknown = |what: &&String| BUDGETS.iter().all(|(known, ..)| known != *what);
     let unknown: Vec<_> = measured.keys().filter(is_unknown).collect();
     assert!(unknown.is_empty(), "add them to BUDGETS in tests/tidy/budgets.rs: {unknown:?}");
-    let compare_one = |(what, budget, _): &(&str, usize, usize)| {
-        compare(what, measured.get(*what).copied().unwrap_or(0), *budget)
+    let compare_one = |(what, budget, target): &(&str, usize, usize)| {
+        let measured = measured.get(*what).copied().unwrap_or(0);
+        // A budget needs not go below its target.
+        compare(what, measured, *budget).filter(|_| measured > *budget || budget > target)
     };
     check(
         &BUDGETS.iter().filter_map(compare_one).collect::<Vec<_>>(),
@@ -223,7 +218,7 @@ fn table_of_measures_is_shown() {
     println!("{:<40} {:>9} {upward:>9} {:>9}", "files that import upwards", "", 0);
     println!("{:<40} {:>9} {:>9} {:>9}", "largest cycle of imports", "", CYCLES[0], 2);
     println!("{:<40} {:>9} {:>9} {:>9}", "files above their length", "", LONG_FILES.len(), 0);
-    let banned: usize = BANNED.iter().map(|(_, names)| names).sum();
+    let banned = BANNED_NAMES;
     println!("{:<40} {:>9} {banned:>9} {:>9}", "names with a banned word", "", 0);
 }
 

@@ -28,7 +28,7 @@ impl Runs {
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
     /// # use scoop_operate::WaitReason;
-    /// # async fn example(database: Arc<Database>, order: Handle) -> Result<(), RuntimeError> {
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
     /// let explanation = scoop.operate().runs().explain(order.id()).await?;
     /// println!("{explanation}");
     /// for run in explanation.runs {

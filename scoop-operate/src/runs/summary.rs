@@ -15,8 +15,7 @@ named! {
     /// What a run waits for.
     ///
     /// ```
-    /// # extern crate scoop_runtime as scoop;
-    /// assert_eq!("children".parse(), Ok(scoop::operate::WaitKind::Children));
+    /// assert_eq!("children".parse(), Ok(scoop_operate::WaitKind::Children));
     /// ```
     WaitKind, "kind of wait" {
         /// Its children.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use scoop::prelude::*;
 use scoop::{Builder, Handle, InMemory, PauseTarget, RunState, Tree};
