@@ -4,6 +4,7 @@
 //! cargo run --example several_topics
 //! ```
 
+use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
 
 #[derive(Message, Serialize, Deserialize)]
@@ -90,7 +91,7 @@ async fn main() -> Result<()> {
     assert_eq!(price, Price { euros: 80 });
     let withdrawn = scoop.launch(OrderWithdrawn { order: 7 }).await?;
     assert_eq!(withdrawn.wait().await?, Outcome::Committed);
-    for listed in scoop.handlers().await? {
+    for listed in scoop.operate().handlers().list().await? {
         println!("{} handles {}", listed.handler, listed.topic);
     }
     scoop.shutdown().await?;

@@ -24,19 +24,17 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    Affected, ArchiveBatch, BadCursor, Bar, BarKind, Builder, CancelAnswer, CancellationRequest, Child,
-    ChildOutcome, Command, CommandHandle, CommandState, Decider, Drained, Emit, EndedPause, EngineState,
-    EntityEvent, EntityEvents, EntityNotRebuilt, EntityState, Failed, FailedCompensation, FailedOutcome,
-    FailedStep, FormerHandler, Handle, HandlerLimits, Health, HierarchyId, Intervention, IntoPauseTarget,
-    Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, Limit, ListCursor, ListFormerHandlers,
-    ListHandlers, ListRequest, ListSchedules, Migrate, Named, NoResult, Outcome, Pause, PauseTarget, Paused,
-    Prune, Pruned, QueueLength, Rate, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered,
-    RegisteredHandler, RegisteredSchedule, RegisteredWorker, RelaunchAnswer, RepairAnswer, Reply, Request,
-    Resume, Retire, Retired, Retry, RetryTarget, RollbackAnswer, RollbackFailure, RunCursor, RunEvent, RunId,
-    RunInfo, RunPhase, RunRequest, RunState, RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal,
-    SetPause, SetupError, SignalAnswer, SqlEntity, Status, Step, StepEnd, StepLaunch, StopSignal, StuckRun,
-    Subscribed, Tick, Topology, TopologyBuild, TopologyHandler, TopologyService, Tree, Undeletable,
-    UnhandledMessage, UniqueLaunch, WaitingMember, Wanted, When, WorkerSaga, migrate, migration_files,
+    ArchiveBatch, BadCursor, Bar, BarKind, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome,
+    Command, CommandHandle, CommandState, Decider, Drained, Emit, EndedPause, EngineState, EntityEvent,
+    EntityEvents, EntityNotRebuilt, EntityState, Failed, FailedCompensation, FailedOutcome, FailedStep,
+    Handle, HandlerLimits, Health, HierarchyId, Intervention, IntoPauseTarget, Keep, KeptHierarchies, Launch,
+    LaunchAll, LaunchUntyped, Limit, ListCursor, ListRequest, Migrate, Named, NoResult, Outcome, Pause,
+    PauseTarget, Paused, Prune, Pruned, Rate, ReadTree, RebuildEntities, RebuiltEntities, Redeliver,
+    Redelivered, RelaunchAnswer, RepairAnswer, Reply, Request, Resume, Retire, Retired, Retry, RetryTarget,
+    RollbackAnswer, RollbackFailure, RunCursor, RunEvent, RunId, RunInfo, RunPhase, RunRequest, RunState,
+    RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SignalAnswer, SqlEntity,
+    Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage,
+    UniqueLaunch, WaitingMember, Wanted, When, migrate, migration_files,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -9,25 +9,35 @@ mod contents;
 mod database;
 mod entities;
 mod events;
+mod handlers;
 mod runs;
+mod schedules;
 mod statements;
+mod topology;
 
 use std::sync::Arc;
 
-use scoop_runtime::Scoop;
+use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::internal::Tables;
+pub use scoop_runtime::{QueueLength, RegisteredHandler};
+use scoop_runtime::{RuntimeError, Scoop};
 
 pub use self::contents::Content;
 use self::database::Database;
 pub use self::entities::{Entities, EntityContents, EntityEventContents};
 pub use self::events::{BadEventCursor, EventCursor, EventStream, Events, RecordedEvent};
+pub use self::handlers::{
+    FormerHandler, Handlers, ListFormerHandlers, ListHandlers, RegisteredWorker, WorkerSaga,
+};
 pub use self::runs::{
     Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindRuns, JoinWait,
     LimitKey, RunContents, RunCount, RunCounts, RunDurations, RunExplanation, RunPage, RunPosition,
     RunSummary, RunValue, Runs, WaitKind, WaitReason, WorkerInfo,
 };
+pub use self::schedules::{ListSchedules, RegisteredSchedule, Schedules};
 #[doc(hidden)]
 pub use self::statements::statements;
+pub use self::topology::{Affected, StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService};
 
 /// What operators see of a program. [`OperateExt::operate`] returns it.
 #[derive(Clone)]
@@ -111,5 +121,44 @@ impl Operate {
     /// ```
     pub fn events(&self) -> Events {
         Events::new(self.database.clone())
+    }
+
+    /// The handlers: their workers, definitions and queues.
+    pub fn handlers(&self) -> Handlers {
+        Handlers { database: self.database.clone() }
+    }
+
+    /// The schedules.
+    pub fn schedules(&self) -> Schedules {
+        Schedules { database: self.database.clone() }
+    }
+
+    /// The topology of the database.
+    ///
+    /// A launch is known shortly after it has happened for the first time, or once a program starts whose step declares it. Launches
+    /// of steps that a saga does not have any more are left out.
+    ///
+    /// The cost grows with the number of handlers, workers and definitions.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for launch in scoop.operate().topology().await?.launches {
+    ///     println!("step {} of {} launches messages on {}", launch.step, launch.saga, launch.topic);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn topology(&self) -> BoxFuture<'static, Result<Topology, RuntimeError>> {
+        let database = self.database.clone();
+        async move { Topology::read(&database).await }.boxed()
     }
 }

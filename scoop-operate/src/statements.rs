@@ -24,11 +24,13 @@ macro_rules! statements {
 }
 
 statements! {
+    DEFINITION_LIST_CURRENT = "definition_list_current",
     ENTITY_NAMES = "entity_names",
     EVENT_ACTIVITY = "event_activity",
     EVENT_FOLLOW = "event_follow",
     EVENT_HORIZON = "event_horizon",
     EVENT_OLDEST_TRANSACTION = "event_oldest_transaction",
+    HANDLER_LIST_RETIRED = "handler_list_retired",
     JOIN_EXPLAIN = "join_explain",
     REDACTION_LIST = "redaction_list",
     RUN_CONTENTS = "run_contents",
@@ -43,6 +45,9 @@ statements! {
     RUN_PAGE_FINISHED = "run_page_finished",
     RUN_PAGE_UNFINISHED = "run_page_unfinished",
     RUN_POSITIONS = "run_positions",
+    SCHEDULE_LIST = "schedule_list",
+    WORKER_LIST = "worker_list",
+    WORKER_LIST_DEFINITIONS = "worker_list_definitions",
 }
 
 /// The text with the common parts in place of their names.

@@ -14,18 +14,19 @@ pub use crate::model::cursor::{EndedPlace, Place};
 pub use crate::model::run::QUEUED_MIN;
 pub use crate::named;
 use crate::store::{
-    DueStorage as _, FetchExt as _, PostgresStore, RequestStorage as _, Store, SubscriptionStorage as _,
+    DueStorage as _, FetchExt as _, PostgresStore, QueueStorage as _, RequestStorage as _, Store,
+    SubscriptionStorage as _,
 };
 pub use crate::store::{
-    concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate, serial,
-    stored_time, time, time_if_any, without_comments,
+    HandlerList, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate,
+    serial, stored_time, time, time_if_any, without_comments,
 };
 pub use crate::util::format::{ahead, strategy, system_time};
 pub use crate::util::patience::{Attempt, FOREVER, GivenUp};
 pub use crate::util::read_turns::is_out_of_turns;
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
-use crate::{Named, RegisteredWorker, RuntimeError, Scoop, Wanted};
+use crate::{Named, QueueLength, RegisteredHandler, RuntimeError, Scoop, Wanted};
 
 /// The tables of a program, for reading.
 #[derive(Clone)]
@@ -95,9 +96,19 @@ impl Tables {
         self.scoop.misnamed(id, wanted).await
     }
 
-    /// The registered workers.
-    pub async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
-        self.store.listed_workers().await
+    /// The registered handlers.
+    pub async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
+        self.store.listed_handlers(part).await
+    }
+
+    /// The queues with a limit: of these sagas, or all.
+    pub async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
+        self.store.queue_lengths(of).await
+    }
+
+    /// Reads the recorded and declared launches of all sagas.
+    pub fn launches(&self) -> Query<'static, Postgres, PgArguments> {
+        self.store.launches_query()
     }
 
     /// Reads the keys of entities of a name, after this one.

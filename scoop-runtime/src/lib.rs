@@ -59,19 +59,17 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Affected, ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, Drained, EntityEvent,
-    EntityEvents, EntityNotRebuilt, EntityState, Handle, Health, Keep, KeptHierarchies, Launch, LaunchAll,
-    LaunchUntyped, ListFormerHandlers, ListHandlers, ListItem, ListRequest, ListSchedules, Migrate, Outcome,
-    PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered,
-    RelaunchAnswer, Request, Resume, Retire, Retired, RollbackAnswer, RollbackFailure, Scoop, SendSignal,
-    SetPause, SignalAnswer, Status, StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService,
-    Undeletable, migrate, migration_files,
+    ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, Drained, EntityEvent, EntityEvents,
+    EntityNotRebuilt, EntityState, Handle, Health, Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped,
+    ListItem, ListRequest, Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities,
+    RebuiltEntities, Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire, Retired,
+    RollbackAnswer, RollbackFailure, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
+    migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use model::cursor::{BadCursor, ListCursor, RunCursor};
 pub use model::run::{RunPhase, RunRequest};
-pub use model::worker::{RegisteredWorker, WorkerSaga};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};
@@ -87,8 +85,7 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
 pub use store::{
-    EndedPause, FormerHandler, IntoPauseTarget, Pause, PauseTarget, QueueLength, RegisteredHandler,
-    RegisteredSchedule, RowState, WaitingMember,
+    EndedPause, IntoPauseTarget, Pause, PauseTarget, QueueLength, RegisteredHandler, RowState, WaitingMember,
 };
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};

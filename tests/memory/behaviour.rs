@@ -27,8 +27,6 @@ mod idempotency_keys;
 mod joined;
 #[path = "../it/behaviour/keys_changed.rs"]
 mod keys_changed;
-#[path = "../it/behaviour/limits_queue.rs"]
-mod limits_queue;
 #[path = "../it/behaviour/long_loops.rs"]
 mod long_loops;
 #[path = "../it/behaviour/misused_steps.rs"]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::{Escaped, Priority};
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{Handle, HierarchyId, Outcome, RuntimeError, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
@@ -91,7 +92,7 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
         consent,
     } = args;
     let payload = payload::read(&payload)?;
-    let listed = scoop.handlers().await?;
+    let listed = scoop.operate().handlers().list().await?;
     let handlers: Vec<_> = listed.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
     if handlers.is_empty() && !without_handler {
         return Err(Fault::NotFound(format!(

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use scoop_runtime::{PauseTarget, RegisteredHandler, Scoop};
+use scoop_operate::OperateExt as _;
+use scoop_operate::RegisteredHandler;
+use scoop_runtime::{PauseTarget, Scoop};
 
 use crate::fault::Fault;
 
@@ -18,7 +20,7 @@ pub(super) async fn check(scoop: &Scoop, target: &PauseTarget) -> Result<(), Fau
     if *target == PauseTarget::Everything || scoop.is_registered(target).await? {
         return Ok(());
     }
-    let handlers = scoop.handlers().await?;
+    let handlers = scoop.operate().handlers().list().await?;
     let hint = match target {
         PauseTarget::Topic(name) => of_topics(name, &handlers),
         PauseTarget::Handler(name) => instead(name, handlers.iter().map(|it| &*it.handler)),

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use scoop_core::Escaped;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
 use serde::Serialize;
 use uuid::Uuid;
@@ -45,7 +46,7 @@ struct RedeliverRecord {
 /// Redelivers.
 pub(crate) async fn redeliver(scoop: &Scoop, output: Output, args: RedeliverArgs) -> Result<Exit, Fault> {
     let RedeliverArgs { topic, since, limit, consent } = args;
-    let listed = scoop.handlers().await?;
+    let listed = scoop.operate().handlers().list().await?;
     let handlers: Vec<_> = listed.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
     if handlers.is_empty() {
         let hint = names::of_topics(&topic, &listed);

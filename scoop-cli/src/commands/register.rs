@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use scoop_core::Escaped;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +50,7 @@ struct RegisterRecord<'a> {
 pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) -> Result<Exit, Fault> {
     let RegisterArgs { file, consent } = args;
     let lock: Lock = lock_file::read(&file)?;
-    let listed = scoop.handlers().await?;
+    let listed = scoop.operate().handlers().list().await?;
     let each = || {
         lock.sagas.iter().flat_map(|(name, saga)| saga.topics.iter().map(move |topic| (topic, name, saga)))
     };

@@ -1,7 +1,9 @@
 //! `scoop retire`
 
 use scoop_core::Escaped;
-use scoop_runtime::{RegisteredWorker, Scoop};
+use scoop_operate::OperateExt as _;
+use scoop_operate::RegisteredWorker;
+use scoop_runtime::Scoop;
 use serde::Serialize;
 
 use super::names;
@@ -39,7 +41,7 @@ struct RetireRecord {
 /// Retires the handler.
 pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> Result<Exit, Fault> {
     let RetireArgs { topic, saga, drop_pending, force, consent } = args;
-    let listed = scoop.handlers().await?;
+    let listed = scoop.operate().handlers().list().await?;
     // A handler that was retired before may still have pending runs to drop.
     if !drop_pending && !listed.iter().any(|it| it.topic == topic && it.handler == saga) {
         let of_topic: Vec<_> = listed.iter().filter(|it| it.topic == topic).collect();
@@ -50,7 +52,7 @@ pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> R
         };
         return Err(Fault::NotFound(format!("saga `{saga}` is not subscribed to topic `{topic}`{hint}")));
     }
-    let workers = scoop.workers().await?;
+    let workers = scoop.operate().handlers().workers().await?;
     let runs_it = |worker: &&RegisteredWorker| {
         worker.is_alive && worker.sagas.iter().any(|it| it.topic == topic && it.handler == saga)
     };

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use comfy_table::Cell;
 use scoop_core::Escaped;
-use scoop_runtime::{
-    HandlerLimits, QueueLength, RegisteredHandler, RegisteredWorker, Scoop, StepLaunch, Topology,
-};
+use scoop_operate::OperateExt as _;
+use scoop_operate::{QueueLength, RegisteredHandler, RegisteredWorker, StepLaunch, Topology};
+use scoop_runtime::{HandlerLimits, Scoop};
 use serde::Serialize;
 
 use crate::fault::{Exit, Fault};
@@ -112,7 +112,7 @@ impl<'a> LimitsRecord<'a> {
 
 /// Shows the topology.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: TopologyArgs) -> Result<Exit, Fault> {
-    let topology = scoop.topology().await?;
+    let topology = scoop.operate().topology().await?;
     match args {
         TopologyArgs { affected_by: Some(saga), .. } => affected(&topology, &saga, output),
         TopologyArgs { format: Some(format), .. } => {
@@ -153,8 +153,9 @@ fn affected(topology: &Topology, saga: &str, output: Output) -> Result<Exit, Fau
 
 /// Shows handlers, workers and launches.
 async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Exit, Fault> {
-    let (handlers, workers) = (scoop.handlers().await?, scoop.workers().await?);
-    let queues = scoop.queue_lengths().await?;
+    let (handlers, workers) =
+        (scoop.operate().handlers().list().await?, scoop.operate().handlers().workers().await?);
+    let queues = scoop.operate().handlers().queues().await?;
     let queue_of = |it: &RegisteredHandler| queues.iter().find(|queue| queue.saga == it.handler);
     let served = served(&workers);
     let of = |it: &RegisteredHandler| served.get(&(&*it.topic, &*it.handler)).cloned().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! `scoop trigger`
 
 use scoop_core::Escaped;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
 
 use super::{launch, names};
@@ -23,7 +24,7 @@ pub(crate) struct TriggerArgs {
 /// Launches a tick of the saga.
 pub(crate) async fn trigger(scoop: &Scoop, output: Output, args: TriggerArgs) -> Result<Exit, Fault> {
     let TriggerArgs { saga, wait, consent } = args;
-    let schedules = scoop.schedules().await?;
+    let schedules = scoop.operate().schedules().list().await?;
     if !schedules.iter().any(|schedule| schedule.handler == saga) {
         let hint = names::instead(&saga, schedules.iter().map(|schedule| &*schedule.handler));
         return Err(Fault::NotFound(format!("saga `{saga}` has no schedule{hint}")));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use expect_test::expect;
+use scoop::operate::OperateExt as _;
 use scoop::{Outcome, PauseTarget, RunPhase, RunState, Tree};
 use scoop_test_support::{Ends as _, eventually};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -515,14 +516,14 @@ async fn saga_with_a_living_worker_is_retired_by_force_only() {
             2> error: 1 living worker still runs `payments`: its new messages would have no handler until a program starts again; stop the programs first, or add --force
         "#]]);
     }
-    assert_eq!(shop.scoop.handlers().await.unwrap().len(), 2);
+    assert_eq!(shop.scoop.operate().handlers().list().await.unwrap().len(), 2);
     shop.run(&[&retire[..], &["--force", "--dry-run"]].concat()).await.shows(expect![[r#"
         would retire saga `payments` from topic `shop.payments`, although 1 living worker runs it
     "#]]);
     shop.run(&[&retire[..], &["--force", "--yes"]].concat()).await.shows(expect![[r#"
         retired; 0 runs have not begun, 0 were dropped
     "#]]);
-    assert_eq!(shop.scoop.handlers().await.unwrap().len(), 1);
+    assert_eq!(shop.scoop.operate().handlers().list().await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,9 +11,10 @@ use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
 pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
-use scoop_runtime::{HierarchyId, Named, Pause, RegisteredWorker, RunId, RunPhase, RunRequest};
+use scoop_runtime::{HierarchyId, Named, Pause, RunId, RunPhase, RunRequest};
 
 use super::{FailureSummary, RunSummary, WaitKind};
+use crate::handlers::RegisteredWorker;
 
 /// The maximum value of a count: it stands for so many or more.
 pub(crate) const COUNT_MAX: usize = 1_000;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Definition, Message, Signal, SignalKey};
+use scoop_core::{Message, Signal, SignalKey};
 use sqlx::PgPool;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -320,8 +320,7 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        let Definition { saga, topic, .. } = S::DEFINITION;
-        self.trigger_schedule(topic.to_string(), saga.to_string()).await
+        self.trigger_schedule(S::DEFINITION.saga.to_string()).await
     }
 
     /// As [`trigger`](Self::trigger), with the saga given by its stored name.
@@ -336,24 +335,16 @@ impl Scoop {
         &self,
         saga: impl Into<String>,
     ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        let saga = saga.into();
-        async move {
-            let scheduled = self.schedules().await?.into_iter().find(|schedule| schedule.handler == saga);
-            match scheduled {
-                Some(schedule) => self.trigger_schedule(schedule.topic, saga).await,
-                None => Err(RuntimeError::NoSchedule { saga }),
-            }
-        }
-        .boxed()
+        self.trigger_schedule(saga.into())
     }
 
-    fn trigger_schedule(&self, topic: String, saga: String) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+    fn trigger_schedule(&self, saga: String) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
         async move {
             let (scoop, name) = (self.clone(), saga.clone());
             let (root, asked) = (ids::now_v7(), RequestKey::new());
             let triggering = uninterrupted(async move {
                 let store = scoop.store();
-                let trigger = |attempt| store.trigger(&topic, &name, root, asked.with(attempt));
+                let trigger = |attempt| store.trigger(&name, root, asked.with(attempt));
                 Ok(scoop.patiently(trigger).await)
             });
             let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));

@@ -1,6 +1,5 @@
 //! Handlers, for operators: the retirement of one without a program; their workers, definitions and queues; the rights of a role.
 
-use std::collections::{BTreeSet, HashMap};
 use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -12,7 +11,7 @@ use crate::store::{HandlerList, PendingRuns, Store};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
 use crate::util::payload::check_topic;
-use crate::{QueueLength, RegisteredHandler, RegisteredWorker, RuntimeError, Scoop};
+use crate::{RuntimeError, Scoop};
 
 /// The result of [retiring](Scoop::retire_handler) a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,143 +73,6 @@ impl IntoFuture for Retire {
 }
 
 impl Scoop {
-    /// The queues of the sagas with a limit of their queue (`#[saga(queue = ..)]`), by the names of the sagas. The
-    /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes such limits;
-    /// [`RegisteredHandler::limits`] has all limits of a saga.
-    ///
-    /// The call counts the waiting runs, for each queue up to its limit.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for queue in scoop.queue_lengths().await?.iter().filter(|queue| queue.is_nearly_full()) {
-    ///     println!("{queue}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn queue_lengths(&self) -> impl Future<Output = Result<Vec<QueueLength>, RuntimeError>> + Send {
-        async move {
-            let listed = self.read_patiently(|_| self.store().queue_lengths(None)).await;
-            listed.map_err(GivenUp::error("the queues were listed"))
-        }
-        .boxed()
-    }
-
-    /// The [queues](Scoop::queue_lengths) of the sagas of these handlers that have a limit of their queue, by the names of the sagas.
-    /// Other runs are not counted.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let orders = scoop.handlers().named("order").limit(100).await?;
-    /// for queue in scoop.queue_lengths_of(&orders).await? {
-    ///     println!("{queue}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn queue_lengths_of(
-        &self,
-        handlers: &[RegisteredHandler],
-    ) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
-        let limited = handlers.iter().filter(|it| it.limits.queue.is_some()).map(|it| it.handler.clone());
-        let (scoop, sagas) = (self.clone(), limited.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
-        async move {
-            if sagas.is_empty() {
-                return Ok(vec![]);
-            }
-            let listed = scoop.read_patiently(|_| scoop.store().queue_lengths(Some(&sagas))).await;
-            listed.map_err(GivenUp::error("the queues were listed"))
-        }
-        .boxed()
-    }
-
-    /// One list for each of these handlers, in their order: the [definition](crate::WorkerSaga::definition) of each living worker that
-    /// has the handler, sorted.
-    ///
-    /// The cost grows with the number of sagas of all workers; only those of these handlers are sent by the server.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let handlers = scoop.handlers().limit(100).await?;
-    /// for (handler, definitions) in handlers.iter().zip(scoop.definitions_of(&handlers).await?) {
-    ///     println!("{} has {} workers", handler.handler, definitions.len());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn definitions_of(
-        &self,
-        handlers: &[RegisteredHandler],
-    ) -> BoxFuture<'static, Result<Vec<Vec<i32>>, RuntimeError>> {
-        let scoop = self.clone();
-        let (topics, sagas): (Vec<_>, Vec<_>) =
-            handlers.iter().map(|it| (it.topic.clone(), it.handler.clone())).unzip();
-        async move {
-            let asked = (&*topics, &*sagas);
-            let living = scoop.read_patiently(|_| scoop.store().living_definitions(asked)).await;
-            let living = living.map_err(GivenUp::error("the workers were listed"))?;
-            let mut served: HashMap<_, Vec<i32>> = HashMap::new();
-            for (topic, saga, definition) in &living {
-                served.entry((topic, saga)).or_default().push(*definition);
-            }
-            served.values_mut().for_each(|definitions| definitions.sort_unstable());
-            let of = |pair| served.get(&pair).cloned().unwrap_or_default();
-            Ok(topics.iter().zip(&sagas).map(of).collect())
-        }
-        .boxed()
-    }
-
-    /// The registered workers, the oldest first: the programs that run sagas, and those that died and of which no other has
-    /// taken over the runs yet.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for worker in scoop.workers().await? {
-    ///     println!("{} with {} sagas", worker.identifier, worker.sagas.len());
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn workers(&self) -> impl Future<Output = Result<Vec<RegisteredWorker>, RuntimeError>> + Send {
-        async move {
-            let listed = self.read_patiently(|_| self.store().listed_workers()).await;
-            listed.map_err(GivenUp::error("the workers were listed"))
-        }
-        .boxed()
-    }
-
     /// The rights on tables and functions that a program with sagas needs, and the role of this program lacks, such as
     /// `INSERT on scoop.message`. Empty in memory. A client needs fewer: see the page about security of the guide.
     ///

@@ -2,4 +2,3 @@
 
 pub(crate) mod cursor;
 pub(crate) mod run;
-pub(crate) mod worker;

@@ -60,16 +60,15 @@ pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::{QueueCursors, QueueLook, Snapshot};
 pub(crate) use requests::{
-    ABANDONED_MAX, CancelResult, HandlerList, HandlerOutcome, InterventionSubject, MessageStatus, Page,
-    PendingRuns, Redelivery, Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget,
-    Requester, RetiredHandler, RollbackStart, Waited,
+    ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns,
+    Redelivery, Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester,
+    RetiredHandler, RollbackStart, Waited,
 };
-pub use requests::{FormerHandler, RegisteredHandler};
+pub use requests::{HandlerList, RegisteredHandler};
 pub(crate) use retention::{
     DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
     Rest,
 };
-pub use schedule::RegisteredSchedule;
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
@@ -101,7 +100,6 @@ use self::entity::{
     StoredEntityEvent,
 };
 use crate::api::{Keep, Undeletable};
-use crate::model::worker::RegisteredWorker;
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::launches::StepTopic;
@@ -110,9 +108,7 @@ use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::read_turns::ReadTurns;
 use crate::util::when::Now;
-use crate::{
-    CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StepLaunch, StuckRun,
-};
+use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StuckRun};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
@@ -379,9 +375,6 @@ storage! {
         /// The steps of a recorded definition of this handler.
         async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
 
-        /// The steps of the current definition of each saga: that of the living worker that started last, or else the newest one.
-        async fn current_steps(&self) -> Vec<(String, Vec<RecordedStep>)>;
-
         /// Replaces the sagas of a registered worker, as if it had started with the changed ones. Notifies the other
         /// workers.
         async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> ();
@@ -578,23 +571,14 @@ storage! {
         /// The registered handlers in this part of the list, by topic and saga.
         async fn listed_handlers(&self, part: &HandlerList) -> Vec<RegisteredHandler>;
 
-        /// The handlers that are not registered any more, by topic and saga; up to `limit`, or all.
-        async fn former_handlers(&self, limit: Option<u32>) -> Vec<FormerHandler>;
-
-        /// Lists the registered workers.
-        async fn listed_workers(&self) -> Vec<RegisteredWorker>;
-
-        /// The definitions that living workers have of these sagas, each with its topic and saga.
-        async fn living_definitions(&self, of: Pairs<'_>) -> Vec<(String, String, i32)>;
-
         /// Records on which topics steps have launched messages.
         async fn record_launches(&self, seen: &[StepTopic]) -> ();
 
         /// Records on which topics the steps of these sagas declare to launch messages, in place of former declarations.
         async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> ();
 
-        /// The topics on which the steps of these sagas, or of all, launch messages, in their order.
-        async fn launches(&self, of: Option<&[String]>) -> Vec<StepLaunch>;
+        /// The recorded launches of these sagas, without those that are only declared.
+        async fn launches(&self, of: &[String]) -> Vec<StepTopic>;
 
         /// Retires a handler.
         async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> RetiredHandler;
@@ -665,12 +649,9 @@ storage! {
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
         async fn fire_schedule(&self, pairs: Pairs<'_>) -> FireResult;
 
-        /// The registered schedules after this topic and saga, in their order; up to `limit`, or all.
-        async fn listed_schedules(&self, after: (&str, &str), limit: Option<u32>) -> Vec<RegisteredSchedule>;
-
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.
-        async fn trigger(&self, topic: &str, handler: &str, root: Uuid, asked: RequestKey) -> Option<Vec<String>>;
+        async fn trigger(&self, handler: &str, root: Uuid, asked: RequestKey) -> Option<Vec<String>>;
     }
 }
 

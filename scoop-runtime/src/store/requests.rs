@@ -153,16 +153,17 @@ pub(crate) const ABANDONED_MAX: usize = 100;
 
 /// A part of the list of handlers; by default all of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct HandlerList {
+pub struct HandlerList {
     /// The topic and the saga that it begins after; empty for the first.
-    pub(crate) after: (String, String),
+    pub after: (String, String),
     /// A text that the name of the topic or of the saga has.
-    pub(crate) named: String,
+    pub named: String,
     /// The topic.
-    pub(crate) topic: Option<String>,
+    pub topic: Option<String>,
     /// The saga.
-    pub(crate) saga: Option<String>,
-    pub(crate) limit: Option<u32>,
+    pub saga: Option<String>,
+    /// How many, at most.
+    pub limit: Option<u32>,
 }
 
 /// The fate of the pending runs of a handler that is retired.
@@ -209,18 +210,6 @@ pub struct RegisteredHandler {
     pub service: Option<String>,
     /// The limits of the saga.
     pub limits: HandlerLimits,
-}
-
-/// A handler that is not registered any more: it was retired, or its saga has another name now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FormerHandler {
-    /// The topic that it was subscribed to.
-    pub topic: String,
-    /// The saga.
-    pub handler: String,
-    /// The end of its registration.
-    pub retired_at: SystemTime,
 }
 
 /// A relaunch of the first message of a hierarchy.

@@ -1,39 +1,13 @@
 //! Schedules, and the messages of their ticks. [`Timetable`] decides which times become messages.
 
-use std::time::{Duration, SystemTime};
-
 use scoop_core::{ContextKey, Recurrence, Schedule};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::Tick;
 use crate::saga::schedule::{Due, Timetable, TimetableError, every_ms};
 use crate::util::ids;
-use crate::{HierarchyId, Tick};
-
-/// A schedule of a saga, as the database has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RegisteredSchedule {
-    /// The topic of its ticks.
-    pub topic: String,
-    /// The saga.
-    pub handler: String,
-    /// The interval; `None` of a schedule by a cron expression.
-    pub every: Option<Duration>,
-    /// The cron expression and its time zone.
-    pub cron: Option<(String, String)>,
-    /// The handling of times at which no program lived: `skip`, `once` or `all`.
-    pub missed: String,
-    /// The handling of a time that comes while the last run goes on: `allow` or `skip`.
-    pub overlap: String,
-    /// The next time; `None` if there is none.
-    pub next_at: Option<SystemTime>,
-    /// The number of ticks launched so far.
-    pub run_count: u64,
-    /// The hierarchy of the last of them.
-    pub last: Option<HierarchyId>,
-}
 
 /// A scheduled saga, as it is registered.
 #[derive(Debug, Serialize)]

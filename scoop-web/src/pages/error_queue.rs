@@ -8,8 +8,9 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_core::{Failure, Message as _};
 use scoop_operate::OperateExt as _;
+use scoop_operate::RegisteredHandler;
 use scoop_operate::{Content, RunSummary};
-use scoop_runtime::{Failed, RegisteredHandler, RunCursor};
+use scoop_runtime::{Failed, RunCursor};
 
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;
@@ -76,7 +77,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
     // The list of queues begins after this one.
     let past = fields.exact("past_topic").zip(fields.exact("past_handler"));
     // One more than the page has, to know whether there are more.
-    let listed = web.scoop.handlers().named(Failed::TOPIC).limit(QUEUES_SHOWN + 1);
+    let listed = web.scoop.operate().handlers().list().named(Failed::TOPIC).limit(QUEUES_SHOWN + 1);
     let listed = match past {
         Some((topic, handler)) => listed.after(topic, handler),
         None => listed,
@@ -92,7 +93,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
     handlers.retain(|handler| Failed::is_topic(&handler.topic));
     let shown = match fields.exact("topic").zip(fields.exact("handler")) {
         Some((topic, handler)) => {
-            let asked = web.scoop.handlers().topic(topic).saga(handler).limit(1).await?;
+            let asked = web.scoop.operate().handlers().list().topic(topic).saga(handler).limit(1).await?;
             asked.into_iter().find(|asked| Failed::is_topic(&asked.topic))
         }
         None => handlers.first().cloned(),

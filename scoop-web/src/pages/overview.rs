@@ -128,7 +128,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, F
     let (counts, failed, workers, activity, pauses) = tokio::join!(
         counts,
         read_failed(scoop),
-        scoop.workers(),
+        scoop.operate().handlers().workers(),
         scoop.operate().runs().activity(),
         scoop.pauses()
     );

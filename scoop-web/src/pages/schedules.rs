@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::OperateExt as _;
+use scoop_operate::{RegisteredSchedule, RegisteredWorker};
 use scoop_runtime::shown::humane;
-use scoop_runtime::{RegisteredSchedule, RegisteredWorker};
 
 use super::{Base, Fields, Frame, page_of, query_of, trigger};
 use crate::fault::Fault;
@@ -51,12 +52,12 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<SchedulesPage, Fault> {
     let after = fields.exact("topic").zip(fields.exact("handler"));
-    let page = web.scoop.schedules().limit(PAGE_SIZE + 1);
+    let page = web.scoop.operate().schedules().list().limit(PAGE_SIZE + 1);
     let page = match after {
         Some((topic, handler)) => page.after(topic, handler),
         None => page,
     };
-    let (schedules, workers) = tokio::join!(page.into_future(), web.scoop.workers());
+    let (schedules, workers) = tokio::join!(page.into_future(), web.scoop.operate().handlers().workers());
     let (mut schedules, workers) = (schedules?, workers?);
     let is_more = schedules.len() > PAGE_SIZE as usize;
     schedules.truncate(PAGE_SIZE as usize);

@@ -2,6 +2,7 @@
 
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{HierarchyId, Named, RuntimeError, Scoop};
 use uuid::Uuid;
 
@@ -36,7 +37,7 @@ async fn found(web: &Web, fields: &Fields) -> Result<String, Fault> {
     if let Ok(id) = text.parse::<Uuid>() {
         return path_of(&web.scoop, id).await;
     }
-    let handlers = || web.scoop.handlers().limit(1);
+    let handlers = || web.scoop.operate().handlers().list().limit(1);
     let pair = if text.is_empty() {
         None
     } else if !handlers().saga(text).await?.is_empty() {

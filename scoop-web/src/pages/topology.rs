@@ -10,10 +10,10 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_operate::OperateExt as _;
 use scoop_operate::RunCounts;
-use scoop_runtime::{
-    EndedPause, FormerHandler, Pause, PauseTarget, QueueLength, RegisteredHandler, Topology, TopologyBuild,
-    TopologyService,
+use scoop_operate::{
+    FormerHandler, QueueLength, RegisteredHandler, Topology, TopologyBuild, TopologyService,
 };
+use scoop_runtime::{EndedPause, Pause, PauseTarget};
 
 use super::count::Count;
 use super::graph::{Drawing, Graph, Mark, NODES_MAX, Node};
@@ -124,12 +124,12 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     let named = fields.last("named").unwrap_or_default();
     let after = fields.exact("topic").zip(fields.exact("handler"));
     // One more than the page has, to know whether there are more.
-    let page = scoop.handlers().named(named).limit(HANDLERS_SHOWN + 1);
+    let page = scoop.operate().handlers().list().named(named).limit(HANDLERS_SHOWN + 1);
     let page = match after {
         Some((topic, handler)) => page.after(topic, handler),
         None => page,
     };
-    let former = scoop.former_handlers().limit(HANDLERS_SHOWN + 1).into_future();
+    let former = scoop.operate().handlers().former().limit(HANDLERS_SHOWN + 1).into_future();
     let ended = scoop.ended_pauses().limit(ENDED_SHOWN).into_future();
     let (handlers, former, pauses, ended) = tokio::join!(page.into_future(), former, scoop.pauses(), ended);
     let (mut handlers, mut former, pauses, ended) = (handlers?, former?, pauses?, ended?);
@@ -137,8 +137,10 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     handlers.truncate(HANDLERS_SHOWN as usize);
     let is_former_more = former.len() > HANDLERS_SHOWN as usize;
     former.truncate(HANDLERS_SHOWN as usize);
-    let (definitions, queues) =
-        tokio::join!(scoop.definitions_of(&handlers), scoop.queue_lengths_of(&handlers));
+    let (definitions, queues) = tokio::join!(
+        scoop.operate().handlers().definitions(&handlers),
+        scoop.operate().handlers().queues_of(&handlers)
+    );
     let (definitions, queues) = (definitions?, queues?);
     let is_all = !is_more && named.is_empty() && after.is_none();
     let too_many = |what| format!("there are more than {NODES_MAX} {what}");
@@ -150,7 +152,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         (None, vec![], Some(too_many("retired sagas")))
     } else {
         let counts = async { scoop.operate().runs().count().await };
-        let (counts, topology) = tokio::join!(counts, scoop.topology());
+        let (counts, topology) = tokio::join!(counts, scoop.operate().topology());
         let (counts, topology) = (counts?, topology?);
         let graph = graph(&topology, (&pauses, &counts), base);
         let services = topology.services.iter().map(service).collect();

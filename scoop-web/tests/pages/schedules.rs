@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use crate::browser::{Colors, Window};
 use crate::browsing::Site;
 use crate::shop::{BYTES_MAX, Got, Report, Shop};
+use scoop::operate::OperateExt as _;
 
 impl Got {
     /// The page, of bounded size, with so many rows of a table whose first column has this label.
@@ -59,7 +60,7 @@ async fn schedule_runs_now_by_a_click() {
     browser.shows("h1", "Hierarchy").await;
     browser.shows("td", "report").await;
     browser.shows("#live p .phase", "committed").await;
-    let schedule = shop.scoop.schedules().await.unwrap().remove(0);
+    let schedule = shop.scoop.operate().schedules().list().await.unwrap().remove(0);
     assert_eq!(schedule.run_count, 1);
     let url = browser.client.current_url().await.unwrap();
     assert!(url.path().ends_with(&schedule.last.unwrap().to_string()), "{url}");

@@ -83,13 +83,13 @@ async fn launches_and_ends_are_counted_and_durations_are_read() -> Result<()> {
 async fn retired_handler_is_a_former_one_until_it_is_registered_again() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Orders>().only::<Parcels>().start().await?;
-    assert_eq!(scoop.former_handlers().await?, []);
+    assert_eq!(scoop.operate().handlers().former().await?, []);
     scoop.retire_handler("activity.parcel", "activity-parcels").await?;
-    let former = scoop.former_handlers().await?.remove(0);
+    let former = scoop.operate().handlers().former().await?.remove(0);
     assert_eq!((&*former.topic, &*former.handler), ("activity.parcel", "activity-parcels"));
     scoop.shutdown().await?;
     let scoop = db.scoop().only::<Parcels>().start().await?;
-    assert_eq!(scoop.former_handlers().await?, []);
+    assert_eq!(scoop.operate().handlers().former().await?, []);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -98,37 +98,40 @@ async fn retired_handler_is_a_former_one_until_it_is_registered_again() -> Resul
 async fn handlers_are_listed_in_parts_with_the_definitions_of_living_workers() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Orders>().only::<Parcels>().start().await?;
-    let names = |listed: Vec<scoop::RegisteredHandler>| {
+    let names = |listed: Vec<scoop::operate::RegisteredHandler>| {
         listed.into_iter().map(|it| format!("{} on {}", it.handler, it.topic)).collect::<Vec<_>>()
     };
     let [orders, parcels] = ["activity-orders on activity.order", "activity-parcels on activity.parcel"];
-    assert_eq!(names(scoop.handlers().limit(1).await?), [orders]);
-    let after = scoop.handlers().after("activity.order", "activity-orders");
+    assert_eq!(names(scoop.operate().handlers().list().limit(1).await?), [orders]);
+    let after = scoop.operate().handlers().list().after("activity.order", "activity-orders");
     assert_eq!(names(after.clone().limit(2).await?), [parcels]);
     assert_eq!(names(after.named("order").await?), Vec::<String>::new());
-    assert_eq!(names(scoop.handlers().named("-orders").await?), [orders]);
-    assert_eq!(names(scoop.handlers().named("y.p").await?), [parcels]);
-    assert_eq!(names(scoop.handlers().named("activity").limit(1).await?), [orders]);
-    assert_eq!(names(scoop.handlers().topic("activity.parcel").await?), [parcels]);
-    assert_eq!(names(scoop.handlers().saga("activity-orders").topic("activity.order").await?), [orders]);
+    assert_eq!(names(scoop.operate().handlers().list().named("-orders").await?), [orders]);
+    assert_eq!(names(scoop.operate().handlers().list().named("y.p").await?), [parcels]);
+    assert_eq!(names(scoop.operate().handlers().list().named("activity").limit(1).await?), [orders]);
+    assert_eq!(names(scoop.operate().handlers().list().topic("activity.parcel").await?), [parcels]);
+    assert_eq!(
+        names(scoop.operate().handlers().list().saga("activity-orders").topic("activity.order").await?),
+        [orders]
+    );
     for part in ["activity", "activity-orders"] {
-        assert_eq!(names(scoop.handlers().topic(part).await?), Vec::<String>::new());
+        assert_eq!(names(scoop.operate().handlers().list().topic(part).await?), Vec::<String>::new());
     }
-    assert_eq!(names(scoop.handlers().saga("activity").await?), Vec::<String>::new());
-    let handlers = scoop.handlers().await?;
-    let definitions = scoop.definitions_of(&handlers).await?;
+    assert_eq!(names(scoop.operate().handlers().list().saga("activity").await?), Vec::<String>::new());
+    let handlers = scoop.operate().handlers().list().await?;
+    let definitions = scoop.operate().handlers().definitions(&handlers).await?;
     assert_eq!(definitions.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
-    let worker = scoop.workers().await?.remove(0);
+    let worker = scoop.operate().handlers().workers().await?.remove(0);
     let of = |handler: &str| worker.sagas.iter().find(|saga| saga.handler == handler).unwrap().definition;
     assert_eq!(definitions, [[of("activity-orders")], [of("activity-parcels")]]);
-    assert_eq!(scoop.definitions_of(&handlers[1..]).await?, definitions[1..]);
+    assert_eq!(scoop.operate().handlers().definitions(&handlers[1..]).await?, definitions[1..]);
     scoop.shutdown().await?;
     let client = db.client();
-    assert_eq!(client.definitions_of(&handlers).await?, [[0_i32; 0]; 2]);
+    assert_eq!(client.operate().handlers().definitions(&handlers).await?, [[0_i32; 0]; 2]);
     client.retire_handler("activity.order", "activity-orders").await?;
     client.retire_handler("activity.parcel", "activity-parcels").await?;
-    assert_eq!(client.former_handlers().limit(1).await?.remove(0).handler, "activity-orders");
-    assert_eq!(client.former_handlers().await?.len(), 2);
+    assert_eq!(client.operate().handlers().former().limit(1).await?.remove(0).handler, "activity-orders");
+    assert_eq!(client.operate().handlers().former().await?.len(), 2);
     Ok(())
 }
 
@@ -136,17 +139,17 @@ async fn handlers_are_listed_in_parts_with_the_definitions_of_living_workers() -
 async fn schedule_is_listed_with_its_next_time_and_its_last_tick() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Report>().start().await?;
-    let schedule = scoop.schedules().await?.remove(0);
+    let schedule = scoop.operate().schedules().list().await?.remove(0);
     assert_eq!((&*schedule.handler, schedule.every), ("activity-report", Some(Duration::from_secs(3_600))));
     assert_eq!((&*schedule.missed, schedule.run_count, schedule.last), ("skip", 0, None));
     assert!(schedule.next_at.is_some() && schedule.cron.is_none());
     let tick = scoop.trigger::<Report>().await?;
-    let schedule = scoop.schedules().await?.remove(0);
+    let schedule = scoop.operate().schedules().list().await?.remove(0);
     assert_eq!((schedule.run_count, schedule.last), (1, Some(tick.id())));
     let (topic, handler) = (&schedule.topic, &schedule.handler);
-    assert_eq!(scoop.schedules().limit(0).await?, []);
-    assert_eq!(scoop.schedules().after(topic, "").limit(5).await?.len(), 1);
-    assert_eq!(scoop.schedules().after(topic, handler).await?, []);
+    assert_eq!(scoop.operate().schedules().list().limit(0).await?, []);
+    assert_eq!(scoop.operate().schedules().list().after(topic, "").limit(5).await?.len(), 1);
+    assert_eq!(scoop.operate().schedules().list().after(topic, handler).await?, []);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -124,14 +124,14 @@ handler! {
 struct Unheard;
 
 /// A program with the commands, and these notes of the sagas that handle their events.
-async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
+pub(super) async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
     let builder = db.scoop().only::<Decider<Deliver>>().only::<Decider<Reserve>>();
     let builder = builder.only::<Packing>().provide(Packing { notes: notes.clone() });
     let builder = builder.only::<Buying>().provide(Buying { notes: notes.clone() });
     Ok(builder.poll_interval(NEVER).start().await?)
 }
 
-async fn deliver(scoop: &Scoop, shelf: u32, units: i64) -> Result<()> {
+pub(super) async fn deliver(scoop: &Scoop, shelf: u32, units: i64) -> Result<()> {
     let decision = scoop.send(Deliver { shelf, units }).await?.decision().await?;
     assert_eq!(decision, Decision::Accepted(Delivered { units }));
     Ok(())
@@ -159,17 +159,6 @@ async fn command_is_decided_against_the_state_that_its_event_changes() -> Result
     let after = scoop.entity::<Shelf>(7).await?;
     assert_eq!((after.version, after.state.units), (2, 2));
     assert_eq!(scoop.entity::<Shelf>(8).await?.version, 0, "another key is another entity");
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn event_of_a_command_is_a_launch_in_the_topology() -> Result<()> {
-    let (db, notes) = (Database::new().await, Notes::default());
-    let scoop = start(&db, &notes).await?;
-    deliver(&scoop, 1, 5).await?;
-    scoop.shutdown().await?;
-    let launches = db.client().topology().await?.launches;
-    assert!(launches.iter().any(|it| it.topic == "shelf.delivered" && it.seen_at.is_some()), "{launches:?}");
     Ok(())
 }
 

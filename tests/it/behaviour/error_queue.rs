@@ -328,9 +328,12 @@ async fn failure_that_a_filter_excludes_starts_no_run() -> Result<()> {
     let mut noted = notes.all();
     noted.sort();
     assert_eq!(noted, ["rollback failed: shop", "shop: rollback failed"]);
-    let mut topics: Vec<_> = scoop.handlers().await?.into_iter().map(|listed| listed.topic).collect();
-    topics.retain(|topic| topic.starts_with("scoop."));
-    assert_eq!(topics, ["scoop.failed.rollback_failed", "scoop.failed.stuck:shop", "scoop.failed:shop"]);
+    if !scoop.is_in_memory() {
+        let mut topics: Vec<_> =
+            scoop.operate().handlers().list().await?.into_iter().map(|listed| listed.topic).collect();
+        topics.retain(|topic| topic.starts_with("scoop."));
+        assert_eq!(topics, ["scoop.failed.rollback_failed", "scoop.failed.stuck:shop", "scoop.failed:shop"]);
+    }
     scoop.shutdown().await?;
     Ok(())
 }

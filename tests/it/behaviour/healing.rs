@@ -42,7 +42,10 @@ async fn connect_all(db: &Database, program: &Scoop, connections: i64) -> Result
     let begin = Instant::now();
     while db.number(CONNECTED).await < connections {
         assert!(begin.elapsed() < Duration::from_secs(20), "it does not connect");
-        let looks = futures_util::future::join_all((0..16).map(|_| program.handlers().into_future())).await;
+        let looks = futures_util::future::join_all(
+            (0..16).map(|_| program.operate().handlers().list().into_future()),
+        )
+        .await;
         looks.into_iter().collect::<Result<Vec<_>, _>>()?;
     }
     Ok(())

@@ -447,7 +447,7 @@ async fn thousands_of_dead_workers_are_reaped_beside_a_living_one() -> Result<()
     )
     .await;
     let scoop = start(&db, &gate).await?;
-    assert!(scoop.workers().await?.iter().any(|worker| worker.is_alive));
+    assert!(scoop.operate().handlers().workers().await?.iter().any(|worker| worker.is_alive));
     others_finish(&scoop, &gate).await?;
     eventually("all of them are reaped", async || db.number("SELECT count(*) FROM scoop.worker").await == 1)
         .await;

@@ -128,20 +128,24 @@ async fn length_of_a_queue_is_counted_up_to_its_limit() -> Result<()> {
     assert_eq!(scoop.launch(Project).await?.ends().await?, Outcome::Committed);
     assert_eq!(db.unfinished().await, 6);
     let client = db.client();
-    let [queue] = &client.queue_lengths().await?[..] else { panic!("one queue has a limit") };
+    let [queue] = &client.operate().handlers().queues().await?[..] else { panic!("one queue has a limit") };
     assert_eq!((&*queue.saga, queue.limit, queue.waiting), ("queued-jobs", 5, 5));
     assert!(queue.is_nearly_full());
     assert_eq!(queue.to_string(), "5 or more runs wait in the queue of saga `queued-jobs`; its limit is 5");
-    let limits: Vec<_> = client.handlers().await?.into_iter().map(|it| (it.handler, it.limits)).collect();
+    let limits: Vec<_> =
+        client.operate().handlers().list().await?.into_iter().map(|it| (it.handler, it.limits)).collect();
     let shown: Vec<_> = limits.iter().map(|(handler, limits)| (&**handler, limits.to_string())).collect();
     assert_eq!(shown, [("queued-jobs", "queue = 5".to_owned()), ("queued-projects", String::new())]);
     assert_eq!(limits[0].1.queue, Some(5));
-    let handlers = client.handlers().await?;
-    assert_eq!(client.queue_lengths_of(&handlers).await?, client.queue_lengths().await?);
-    assert_eq!(client.queue_lengths_of(&handlers[1..]).await?, []);
+    let handlers = client.operate().handlers().list().await?;
+    assert_eq!(
+        client.operate().handlers().queues_of(&handlers).await?,
+        client.operate().handlers().queues().await?
+    );
+    assert_eq!(client.operate().handlers().queues_of(&handlers[1..]).await?, []);
     scoop.resume(jobs()).await?;
     eventually("they have ended", async || db.unfinished().await == 0).await;
-    let [queue] = &client.queue_lengths().await?[..] else { panic!("one queue has a limit") };
+    let [queue] = &client.operate().handlers().queues().await?[..] else { panic!("one queue has a limit") };
     assert_eq!(queue.waiting, 0);
     assert!(!queue.is_nearly_full());
     scoop.shutdown().await?;
@@ -157,9 +161,9 @@ async fn queue_with_room_is_not_nearly_full() -> Result<()> {
     for _ in 0..3 {
         scoop.launch(KeyedJob { key: 1 }).await?;
     }
-    let [queue] = &scoop.queue_lengths().await?[..] else { panic!("one queue has a limit") };
+    let [queue] = &scoop.operate().handlers().queues().await?[..] else { panic!("one queue has a limit") };
     assert_eq!((queue.limit, queue.waiting, queue.is_nearly_full()), (4, 3, false));
-    let handlers = scoop.handlers().await?;
+    let handlers = scoop.operate().handlers().list().await?;
     assert_eq!(handlers[0].limits.to_string(), "concurrency(1, by = key), queue = 4");
     scoop.shutdown().await?;
     Ok(())

@@ -274,7 +274,8 @@ async fn all_runs_of_a_serial_saga_follow_each_other_in_several_processes() -> R
     let (db, reports) = (Database::new().await, Reports::default());
     let program = || db.scoop().only::<Reports>().provide(reports.clone());
     let (one, other) = (program().start().await?, program().start().await?);
-    let limits = one.handlers().await?.iter().map(|it| it.limits.to_string()).collect::<Vec<_>>();
+    let limits =
+        one.operate().handlers().list().await?.iter().map(|it| it.limits.to_string()).collect::<Vec<_>>();
     assert_eq!(limits, ["serial"]);
     let mut all = vec![];
     for number in 0..20 {

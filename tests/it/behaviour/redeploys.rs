@@ -700,7 +700,8 @@ async fn renamed_saga_and_its_former_version_at_once_handle_each_message_once() 
         let steps: Vec<_> = done.split(' ').filter_map(|note| note.split('@').next()).collect();
         assert_eq!(steps, ["one", "two", "three"], "trip {number}: {done}");
     }
-    let listed: Vec<_> = again.handlers().await?.into_iter().map(|listed| listed.handler).collect();
+    let listed: Vec<_> =
+        again.operate().handlers().list().await?.into_iter().map(|listed| listed.handler).collect();
     assert!(listed.contains(&"trip".to_owned()) && !listed.contains(&"journey".to_owned()), "{listed:?}");
     for scoop in [old, new, again] {
         scoop.shutdown().await?;

@@ -543,7 +543,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert_eq!(seen.tree().await?.runs().len(), 2);
     let runs = "SELECT count(*) FROM scoop.runs";
     assert_eq!(sqlx::query_scalar::<_, i64>(runs).fetch_one(&pool).await?, 0);
-    assert!(reader.handlers().await?.iter().any(|listed| listed.handler == "orders"));
+    assert!(reader.operate().handlers().list().await?.iter().any(|listed| listed.handler == "orders"));
     assert!(reader.stuck_runs().await?.is_empty() && reader.failed_compensations().await?.is_empty());
     assert!(
         !reader.operate().runs().list().await?.runs.is_empty()

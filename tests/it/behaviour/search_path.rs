@@ -77,7 +77,7 @@ async fn planted_functions_and_operators_are_never_called() -> Result<()> {
     assert_eq!(scoop.rollback(root.id(), "not wanted").await?, RollbackAnswer::Accepted);
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(root.tree().await?.runs().len(), 2);
-    assert!(!scoop.handlers().await?.is_empty());
+    assert!(!scoop.operate().handlers().list().await?.is_empty());
     assert!(scoop.stuck_runs().await?.is_empty());
     scoop.shutdown().await?;
 

@@ -233,13 +233,13 @@ mod reads {
         let (reader, hierarchy) = (scoop.clone(), launched.id());
         let read = tokio::spawn(async move { reader.interventions(hierarchy).await.map(|done| done.len()) });
         eventually("a list is read", async || lists(&db).await.len() == 1).await;
-        let refused = scoop.handlers().await.unwrap_err();
+        let refused = scoop.operate().handlers().list().await.unwrap_err();
         assert!(matches!(refused, RuntimeError::ReadsBusy { .. }), "{refused:?}");
         assert!(refused.is_transient());
         assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
         lock.rollback().await?;
         assert_eq!(read.await??, 0);
-        scoop.handlers().await?;
+        scoop.operate().handlers().list().await?;
         Ok(())
     }
 
@@ -252,7 +252,7 @@ mod reads {
         let reader = scoop.clone();
         let read = tokio::spawn(async move { reader.interventions(hierarchy).await.map(|done| done.len()) });
         eventually("a list is read", async || lists(&db).await.len() == 1).await;
-        scoop.handlers().await?;
+        scoop.operate().handlers().list().await?;
         lock.rollback().await?;
         assert_eq!(read.await??, 0);
         Ok(())
@@ -268,7 +268,8 @@ mod reads {
         let counting = scoop.clone();
         let counts = tokio::spawn(async move { counting.operate().runs().count().exact().await });
         // Then no read has got a turn for as long as the patience.
-        let is_refused = async || matches!(scoop.handlers().await, Err(RuntimeError::ReadsBusy { .. }));
+        let is_refused =
+            async || matches!(scoop.operate().handlers().list().await, Err(RuntimeError::ReadsBusy { .. }));
         eventually("a count has the only turn", is_refused).await;
         lock.rollback().await?;
         let counts = counts.await??;

@@ -19,7 +19,7 @@ handler! {
 
 /// The sagas of this test that are listed.
 async fn listed(scoop: &Scoop) -> Result<Vec<String>> {
-    let listed = scoop.handlers().await?;
+    let listed = scoop.operate().handlers().list().await?;
     assert!(listed.iter().all(|listed| listed.since > SystemTime::UNIX_EPOCH));
     Ok(listed.iter().map(|listed| format!("{} on {}", listed.handler, listed.topic)).collect())
 }

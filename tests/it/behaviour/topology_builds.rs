@@ -3,7 +3,7 @@
 use scoop::{Builder, Scoop, SetupError};
 
 use super::*;
-use crate::support::{Database, eventually, in_a_process_that_dies};
+use crate::support::{Database, Notes, eventually, in_a_process_that_dies};
 
 handler! {
     Orders: "orders" on Root;
@@ -41,7 +41,7 @@ async fn handler_is_retired_when_the_last_process_with_it_has_ended() -> Result<
     let first = with_letters(&db, "1").await.start().await?;
     let second = with_letters(&db, "1").await.start().await?;
     let new = without_letters(&db, "2").await.start().await?;
-    let topology = new.topology().await?;
+    let topology = new.operate().topology().await?;
     let [shop] = &*topology.services else { panic!("{topology:?}") };
     let builds: Vec<_> = shop.builds.iter().map(|build| (&*build.id, build.workers)).collect();
     assert_eq!((&*shop.name, builds), ("shop", vec![("1", 2), ("2", 1)]));
@@ -151,7 +151,9 @@ async fn end_of_the_newest_build_retires_nothing() -> Result<()> {
     let old = with_letters(&db, "2").await.start().await?;
     in_a_process_that_dies(&db, |it| async { Ok((shop(it, "3").start().await?, ())) }).await?;
     let client = db.client();
-    let is_dead = async || client.workers().await.unwrap().iter().all(|it| it.build == "2" || !it.is_alive);
+    let is_dead = async || {
+        client.operate().handlers().workers().await.unwrap().iter().all(|it| it.build == "2" || !it.is_alive)
+    };
     eventually("the end of the crashed process", is_dead).await;
     old.shutdown().await?;
     assert_eq!(registered(&db).await, ["letters", "orders"]);
@@ -194,5 +196,23 @@ async fn handler_that_a_living_process_has_is_registered_again_after_a_lost_sess
     assert_eq!(new.launch(Child).await?.ends().await?, Outcome::Committed);
     old.shutdown().await?;
     new.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_are_listed_with_their_sagas_until_they_end() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let (first, second) =
+        (super::untyped::start(&db, &notes).await?, super::untyped::start(&db, &notes).await?);
+    let workers = first.operate().handlers().workers().await?;
+    assert!(workers.iter().all(|worker| worker.is_alive) && workers.len() == 2, "{workers:?}");
+    let sagas: Vec<_> = workers.iter().flat_map(|worker| &worker.sagas).collect();
+    let names: Vec<_> = sagas.iter().map(|saga| (&*saga.topic, &*saga.handler)).collect();
+    assert_eq!(names, [("untyped.order", "untyped-billing"); 2]);
+    assert_eq!(sagas[0].definition, sagas[1].definition);
+    first.shutdown().await?;
+    assert_eq!(second.operate().handlers().workers().await?.len(), 1);
+    assert!(second.lacking_rights().await?.is_empty());
+    second.shutdown().await?;
     Ok(())
 }

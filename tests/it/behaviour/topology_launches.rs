@@ -3,7 +3,7 @@
 use scoop::Scoop;
 
 use super::*;
-use crate::support::Database;
+use crate::support::{Database, Notes};
 
 handler! {
     RootHandler: "root-handler" on Root;
@@ -42,7 +42,7 @@ handler! {
 
 /// The launches, by saga, step and topic.
 async fn seen(scoop: &Scoop) -> Result<Vec<String>> {
-    let launches = scoop.topology().await?.launches;
+    let launches = scoop.operate().topology().await?.launches;
     assert!(launches.iter().all(|it| it.seen_at.is_some() && !it.is_declared));
     Ok(launches.iter().map(|it| format!("{} {} {}", it.saga, it.step, it.topic)).collect())
 }
@@ -85,7 +85,7 @@ async fn declared_launches_are_in_the_topology_before_any_run() -> Result<()> {
     let db = Database::new().await;
     let client = db.client();
     db.start((Declaring,)).await?.shutdown().await?;
-    let declared = client.topology().await?.launches;
+    let declared = client.operate().topology().await?.launches;
     assert!(declared.iter().all(|it| it.is_declared && it.seen_at.is_none()));
     let declared: Vec<_> =
         declared.iter().map(|it| format!("{} {} {}", it.saga, it.step, it.topic)).collect();
@@ -131,5 +131,16 @@ async fn undeclared_launch_fails_the_step() -> Result<()> {
                    of such messages to `launches(..)`";
     assert!(text.contains(untyped), "{text}");
     scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_of_a_command_is_a_launch_in_the_topology() -> Result<()> {
+    let (db, notes) = (Database::new().await, Notes::default());
+    let scoop = super::commands::start(&db, &notes).await?;
+    super::commands::deliver(&scoop, 1, 5).await?;
+    scoop.shutdown().await?;
+    let launches = db.client().operate().topology().await?.launches;
+    assert!(launches.iter().any(|it| it.topic == "shelf.delivered" && it.seen_at.is_some()), "{launches:?}");
     Ok(())
 }

@@ -60,7 +60,7 @@ handler! {
     }
 }
 
-async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
+pub(super) async fn start(db: &Database, notes: &Notes) -> Result<Scoop> {
     let scoop = db.scoop().only::<Billing>().poll_interval(NEVER);
     Ok(scoop.provide(Billing { notes: notes.clone() }).start().await?)
 }
@@ -166,22 +166,5 @@ async fn impossible_topic_name_or_key_is_refused_by_name() -> Result<()> {
         assert_eq!(signal, name);
     }
     scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn workers_are_listed_with_their_sagas_until_they_end() -> Result<()> {
-    let (db, notes) = (Database::new().await, Notes::default());
-    let (first, second) = (start(&db, &notes).await?, start(&db, &notes).await?);
-    let workers = first.workers().await?;
-    assert!(workers.iter().all(|worker| worker.is_alive) && workers.len() == 2, "{workers:?}");
-    let sagas: Vec<_> = workers.iter().flat_map(|worker| &worker.sagas).collect();
-    let names: Vec<_> = sagas.iter().map(|saga| (&*saga.topic, &*saga.handler)).collect();
-    assert_eq!(names, [("untyped.order", "untyped-billing"); 2]);
-    assert_eq!(sagas[0].definition, sagas[1].definition);
-    first.shutdown().await?;
-    assert_eq!(second.workers().await?.len(), 1);
-    assert!(second.lacking_rights().await?.is_empty());
-    second.shutdown().await?;
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scoop::PauseTarget;
+use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
 use tokio::sync::Mutex;
 
@@ -79,7 +80,7 @@ impl Deployments {
 
     /// The saga, and those that launch to it: the begun runs of these wait for it.
     async fn affected(&self, saga: &str) -> Result<Vec<String>> {
-        let mut sagas = self.scoop.topology().await?.affected_by(saga).upstream;
+        let mut sagas = self.scoop.operate().topology().await?.affected_by(saga).upstream;
         sagas.push(saga.to_owned());
         Ok(sagas)
     }

@@ -1,5 +1,6 @@
 //! Checks of pauses, limits of queues, and retention.
 
+use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
 
 use super::{Advice, Finding, LISTED, Level};
@@ -40,7 +41,7 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 
 /// Queues with a limit that refuse launches soon.
 pub(super) async fn queues(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let queues = scoop.queue_lengths().await?;
+    let queues = scoop.operate().handlers().queues().await?;
     let full = queues.iter().filter(|queue| queue.is_nearly_full());
     let findings: Vec<_> = full
         .map(|queue| {

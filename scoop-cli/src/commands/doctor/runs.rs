@@ -202,7 +202,7 @@ async fn late(scoop: &Scoop, now: SystemTime) -> Result<(Vec<Finding>, bool), Fa
 /// Runs that wait for the program of a retired handler, and have no deadline: nothing else ends that.
 async fn endless_waits(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![];
-    for former in scoop.former_handlers().limit(LISTED).await? {
+    for former in scoop.operate().handlers().former().limit(LISTED).await? {
         let (topic, handler) = (&former.topic, &former.handler);
         let runs = scoop.operate().runs().list().topic(topic).handler(handler).waiting_for(WaitKind::Program);
         let page = runs.page(LATE_PAGE).await?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
 
 use super::{Advice, Finding, LISTED, Level};
@@ -52,7 +53,8 @@ pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 
 /// Dead workers, handlers without a living one, living ones whose saga is retired, and different definitions of a saga.
 pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let (workers, handlers) = (scoop.workers().await?, scoop.handlers().await?);
+    let (workers, handlers) =
+        (scoop.operate().handlers().workers().await?, scoop.operate().handlers().list().await?);
     let mut findings = vec![];
     let (living, dead): (Vec<_>, Vec<_>) = workers.iter().partition(|worker| worker.is_alive);
     // What follows from it is no finding of its own: no saga has a living program, and dead workers are taken over by none.
@@ -102,7 +104,7 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             Advice::with_command("all are listed by:", "scoop topology"),
         ));
     }
-    let former = scoop.former_handlers().await?;
+    let former = scoop.operate().handlers().former().await?;
     let retired: Vec<_> = former.iter().filter(|it| served.contains(&(&*it.topic, &*it.handler))).collect();
     for retired in retired.iter().take(LISTED as usize) {
         let (topic, handler) = (&retired.topic, &retired.handler);

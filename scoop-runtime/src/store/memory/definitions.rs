@@ -1,7 +1,7 @@
 //! Recorded definitions of sagas, and the living workers with their current ones; see `definition_*.sql`,
 //! `topology_*.sql` and `run_hand_over.sql`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use scoop_core::RecordedStep;
 use uuid::Uuid;
@@ -54,29 +54,6 @@ impl DefinitionStorage for MemoryStore {
             let at = usize::try_from(definition - 1).ok();
             let recorded = at.and_then(|at| state.definitions.get(at)).filter(|it| it.handler == handler);
             Ok(recorded.map(RecordedRow::recorded_steps))
-        })
-        .await
-    }
-
-    async fn current_steps(&self) -> sqlx::Result<Vec<(String, Vec<RecordedStep>)>> {
-        self.run("current_steps", |state| {
-            let mut current: BTreeMap<&str, i32> = BTreeMap::new();
-            for (number, row) in (1..).zip(&state.definitions) {
-                current.insert(&row.handler, number);
-            }
-            let is_alive = |worker: &&Worker| state.sessions.contains_key(&worker.session);
-            let mut living: Vec<_> = state.workers.values().filter(is_alive).collect();
-            living.sort_by_key(|worker| worker.started_at);
-            for worker in living {
-                current.extend(
-                    worker.handlers.iter().map(String::as_str).zip(worker.definitions.iter().copied()),
-                );
-            }
-            let steps = |(saga, number): (&str, i32)| {
-                let row = state.definitions.get(usize::try_from(number - 1).ok()?)?;
-                Some((saga.to_owned(), row.recorded_steps()))
-            };
-            Ok(current.into_iter().filter_map(steps).collect())
         })
         .await
     }

@@ -1,7 +1,5 @@
 //! Scheduled sagas; see `schedule_*.sql`.
 
-use std::time::Duration;
-
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -11,10 +9,9 @@ use super::row::RowState;
 use super::state::{ScheduleRow, State};
 use crate::saga::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
-    Advanced, Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
-    ScheduleStorage, TickMessage,
+    Advanced, Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage,
+    TickMessage,
 };
-use crate::util::format::system_time;
 use scoop_core::{Missed, Overlap};
 
 impl ScheduleStorage for MemoryStore {
@@ -70,49 +67,26 @@ impl ScheduleStorage for MemoryStore {
         .await
     }
 
-    async fn listed_schedules(
-        &self,
-        after: (&str, &str),
-        limit: Option<u32>,
-    ) -> sqlx::Result<Vec<RegisteredSchedule>> {
-        self.run("listed_schedules", |state| {
-            let later = state.schedules.iter().filter(|((topic, handler), _)| (&**topic, &**handler) > after);
-            let later = later.take(limit.map_or(usize::MAX, |limit| limit as usize));
-            let listed = later.map(|((topic, handler), row)| RegisteredSchedule {
-                topic: topic.clone(),
-                handler: handler.clone(),
-                every: row.every_ms.map(|ms| Duration::from_millis(ms.unsigned_abs())),
-                cron: row.cron.clone(),
-                missed: row.missed.to_owned(),
-                overlap: row.overlap.to_owned(),
-                next_at: row.next_at.map(system_time),
-                run_count: u64::try_from(row.run_count).unwrap_or(0),
-                last: row.last_root.map(Into::into),
-            });
-            Ok(listed.collect())
-        })
-        .await
-    }
-
     async fn trigger(
         &self,
-        topic: &str,
         handler: &str,
         root: Uuid,
         asked: RequestKey,
     ) -> sqlx::Result<Option<Vec<String>>> {
         self.run("trigger", |state| {
             let now = state.now();
-            let Some(scheduled) = state.schedules.get_mut(&(topic.to_owned(), handler.to_owned())) else {
+            let mut named = state.schedules.iter_mut().filter(|((_, name), _)| *name == handler);
+            let Some(((topic, _), scheduled)) = named.next() else {
                 return Ok(None);
             };
             if !state.requests.insert(asked.id) {
                 return Ok(Some(vec![]));
             }
+            let topic = topic.clone();
             scheduled.run_count += 1;
             scheduled.last_root = Some(root);
             let run = u64::try_from(scheduled.run_count).unwrap_or_default();
-            let tick = TickMessage { root, id: asked.id, ..TickMessage::new(topic, now, run) };
+            let tick = TickMessage { root, id: asked.id, ..TickMessage::new(&topic, now, run) };
             state.tick(std::slice::from_ref(&tick)).map(Some)
         })
         .await

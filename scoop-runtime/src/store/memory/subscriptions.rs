@@ -3,24 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::EventKind;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
 use super::row::{Lane, RowState, WorkingRow};
-use super::state::{HandlerOwner, LaunchRow, Pair, Registration, RowKey, State, Worker};
+use super::state::{HandlerOwner, Pair, Registration, RowKey, State, Worker};
+use crate::RegisteredHandler;
 use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
-use crate::engine::IDENTIFIER_PREFIX;
 use crate::saga::launches::StepTopic;
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
-    ABANDONED_MAX, GoneHandler, HandlerList, Pairs, ParentRef, PendingRuns, Program, ProgramRegistration,
+    ABANDONED_MAX, GoneHandler, HandlerList, ParentRef, PendingRuns, Program, ProgramRegistration,
     Registered, RetiredHandler, SubscriptionStorage,
 };
 use crate::util::format::system_time;
-use crate::{FormerHandler, RegisteredHandler, RegisteredWorker, StepLaunch, WorkerSaga};
 
 impl SubscriptionStorage for MemoryStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -140,40 +138,6 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn former_handlers(&self, limit: Option<u32>) -> sqlx::Result<Vec<FormerHandler>> {
-        self.run("former_handlers", |state| {
-            let mut newest: BTreeMap<(&str, &str), Option<OffsetDateTime>> = BTreeMap::new();
-            for listed in &state.topology {
-                let until = newest.entry((&*listed.topic, &*listed.handler)).or_insert(listed.until);
-                *until = until.zip(listed.until).map(|(one, other)| one.max(other));
-            }
-            let former = newest.into_iter().filter_map(|((topic, handler), until)| {
-                let (topic, handler) = (topic.to_owned(), handler.to_owned());
-                Some(FormerHandler { topic, handler, retired_at: system_time(until?) })
-            });
-            Ok(former.take(limit.map_or(usize::MAX, |limit| limit as usize)).collect())
-        })
-        .await
-    }
-
-    async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
-        self.run("listed_workers", |state| Ok(state.registered_workers())).await
-    }
-
-    async fn living_definitions(
-        &self,
-        (topics, handlers): Pairs<'_>,
-    ) -> sqlx::Result<Vec<(String, String, i32)>> {
-        self.run("living_definitions", |state| {
-            let asked: BTreeSet<_> = topics.iter().zip(handlers).collect();
-            let living = state.registered_workers().into_iter().filter(|worker| worker.is_alive);
-            let own = living.flat_map(|worker| worker.sagas);
-            let own = own.filter(|saga| asked.contains(&(&saga.topic, &saga.handler)));
-            Ok(own.map(|saga| (saga.topic, saga.handler, saga.definition)).collect())
-        })
-        .await
-    }
-
     async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
         self.run("record_launches", |state| {
             let now = state.now();
@@ -199,15 +163,10 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn launches(&self, of: Option<&[String]>) -> sqlx::Result<Vec<StepLaunch>> {
+    async fn launches(&self, of: &[String]) -> sqlx::Result<Vec<StepTopic>> {
         self.run("launches", |state| {
-            let asked = state.launches.iter().filter(|(at, _)| of.is_none_or(|of| of.contains(&at.saga)));
-            let launch = |(at, launch): (&StepTopic, &LaunchRow)| {
-                let StepTopic { saga, step, topic } = at.clone();
-                let LaunchRow { is_declared, seen_at } = *launch;
-                StepLaunch { saga, step, topic, is_declared, seen_at: seen_at.map(system_time) }
-            };
-            Ok(asked.map(launch).collect())
+            let seen = state.launches.iter().filter(|(_, launch)| launch.seen_at.is_some());
+            Ok(seen.map(|(at, _)| at.clone()).filter(|at| of.contains(&at.saga)).collect())
         })
         .await
     }
@@ -360,30 +319,5 @@ impl State {
                 listed.dropped = true;
             }
         }
-    }
-}
-
-impl State {
-    /// The registered workers, the oldest first.
-    pub(super) fn registered_workers(&self) -> Vec<RegisteredWorker> {
-        let listed = self.workers.iter().map(|(id, worker)| RegisteredWorker {
-            identifier: format!("{IDENTIFIER_PREFIX}{id}"),
-            started_at: system_time(worker.started_at),
-            service: worker.program.service.clone(),
-            build: worker.program.build.clone(),
-            is_alive: self.sessions.contains_key(&worker.session),
-            application: None,
-            address: None,
-            sagas: WorkerSaga::of_lists(
-                worker.topics.clone(),
-                worker.handlers.clone(),
-                worker.definitions.clone(),
-            ),
-        });
-        let mut listed: Vec<_> = listed.collect();
-        listed.sort_by(|one, other| {
-            (one.started_at, &one.identifier).cmp(&(other.started_at, &other.identifier))
-        });
-        listed
     }
 }

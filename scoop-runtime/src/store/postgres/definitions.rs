@@ -72,12 +72,6 @@ impl DefinitionStorage for PostgresStore {
         Ok(steps.map(|Json(steps)| steps))
     }
 
-    async fn current_steps(&self) -> sqlx::Result<Vec<(String, Vec<RecordedStep>)>> {
-        let query = sqlx::query_as(self.sql.definition_list_current.clone());
-        let current: Vec<(String, Json<Vec<RecordedStep>>)> = query.all(&self.sessions).await?;
-        Ok(current.into_iter().map(|(saga, Json(steps))| (saga, steps)).collect())
-    }
-
     async fn enlist(&self, registered: Registered<'_>, changed: &[String]) -> sqlx::Result<()> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;

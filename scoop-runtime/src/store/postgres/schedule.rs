@@ -1,8 +1,6 @@
 //! Schedules and their ticks on PostgreSQL (`schedule_*.sql`). Which ticks are launched is decided by the
 //! [`Timetable`].
 
-use std::time::Duration;
-
 use scoop_core::{Missed, Overlap};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -11,15 +9,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{time, time_if_any};
+use super::decode::time;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
 use crate::saga::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
-    Advanced, Awaited, DueSchedule, FireResult, Pairs, RegisteredSchedule, RequestKey, ScheduleRegistration,
-    ScheduleStorage, TickMessage,
+    Advanced, Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage,
+    TickMessage,
 };
-use crate::util::format::system_time;
 use crate::util::patience::note;
 
 impl DueSchedule {
@@ -44,25 +41,6 @@ fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, TimetableError>> 
         (Some(missed), Some(overlap)) => Timetable::stored(every_ms, cron.zip(zone), missed, overlap),
         _ => Err(TimetableError::Unknown),
     })
-}
-
-impl RegisteredSchedule {
-    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let every: Option<i64> = row.try_get("every_ms")?;
-        let (cron, zone): (Option<String>, Option<String>) = (row.try_get("cron")?, row.try_get("zone")?);
-        let (runs, last): (i64, Option<Uuid>) = (row.try_get("run_count")?, row.try_get("last_root")?);
-        Ok(Self {
-            topic: row.try_get("topic")?,
-            handler: row.try_get("handler")?,
-            every: every.map(|ms| Duration::from_millis(ms.unsigned_abs())),
-            cron: cron.zip(zone),
-            missed: row.try_get("missed")?,
-            overlap: row.try_get("overlap")?,
-            next_at: time_if_any(row, "next_at")?.map(system_time),
-            run_count: u64::try_from(runs).unwrap_or(0),
-            last: last.map(Into::into),
-        })
-    }
 }
 
 impl ScheduleStorage for PostgresStore {
@@ -99,25 +77,14 @@ impl ScheduleStorage for PostgresStore {
         }
     }
 
-    async fn listed_schedules(
-        &self,
-        (topic, handler): (&str, &str),
-        limit: Option<u32>,
-    ) -> sqlx::Result<Vec<RegisteredSchedule>> {
-        let list = sqlx::query(self.sql.schedule_list.clone()).bind(topic).bind(handler);
-        let rows = list.bind(limit.map(i64::from)).all(&self.sessions).await?;
-        rows.iter().map(RegisteredSchedule::from_row).collect()
-    }
-
     async fn trigger(
         &self,
-        topic: &str,
         handler: &str,
         root: Uuid,
         asked: RequestKey,
     ) -> sqlx::Result<Option<Vec<String>>> {
         let mut tx = self.sessions.begin().await?;
-        let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(topic).bind(handler).bind(root);
+        let trigger = sqlx::query(self.sql.schedule_trigger.clone()).bind(handler).bind(root);
         let Some(counted) = trigger.fetch_optional(&mut *tx).await? else {
             return Ok(None);
         };
@@ -126,6 +93,7 @@ impl ScheduleStorage for PostgresStore {
             return Ok(Some(vec![]));
         }
         let run = u64::try_from(counted.try_get::<i64, _>("run_count")?).unwrap_or_default();
+        let topic: &str = counted.try_get("topic")?;
         let tick =
             TickMessage { root, id: asked.id, ..TickMessage::new(topic, counted.try_get("now")?, run) };
         let handlers = self.tick(&mut tx, &[tick]).await?;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sqlx::Row;
-use sqlx::postgres::PgRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{Postgres, Row};
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -12,17 +13,16 @@ use super::limit::limits;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::seconds_kept;
+use crate::RegisteredHandler;
 use crate::api::Keep;
-use crate::engine::IDENTIFIER_PREFIX;
 use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
-    ABANDONED_MAX, HandlerList, Pairs, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
+    ABANDONED_MAX, HandlerList, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
     SubscriptionStorage,
 };
 use crate::util::format::system_time;
 use crate::util::patience::note;
-use crate::{FormerHandler, RegisteredHandler, RegisteredWorker, StepLaunch, WorkerSaga};
 
 impl SubscriptionStorage for PostgresStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
@@ -101,29 +101,6 @@ impl SubscriptionStorage for PostgresStore {
         rows.iter().map(RegisteredHandler::from_row).collect()
     }
 
-    async fn former_handlers(&self, limit: Option<u32>) -> sqlx::Result<Vec<FormerHandler>> {
-        let query = sqlx::query(self.sql.handler_list_retired.clone()).bind(limit.map(i64::from));
-        let rows = query.all(&self.sessions).await?;
-        let read = |row: &PgRow| -> sqlx::Result<FormerHandler> {
-            let retired_at = system_time(time(row, "retired_at")?);
-            Ok(FormerHandler { topic: row.try_get("topic")?, handler: row.try_get("handler")?, retired_at })
-        };
-        rows.iter().map(read).collect()
-    }
-
-    async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
-        let rows = sqlx::query(self.sql.worker_list.clone()).all(&self.sessions).await?;
-        rows.iter().map(read_registered).collect()
-    }
-
-    async fn living_definitions(
-        &self,
-        (topics, handlers): Pairs<'_>,
-    ) -> sqlx::Result<Vec<(String, String, i32)>> {
-        let query = sqlx::query_as(self.sql.worker_list_definitions.clone());
-        query.bind(topics).bind(handlers).all(&self.sessions).await
-    }
-
     async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
         let query = sqlx::query(self.sql.launches_record.clone());
         query
@@ -146,18 +123,16 @@ impl SubscriptionStorage for PostgresStore {
         Ok(())
     }
 
-    async fn launches(&self, of: Option<&[String]>) -> sqlx::Result<Vec<StepLaunch>> {
+    async fn launches(&self, of: &[String]) -> sqlx::Result<Vec<StepTopic>> {
         let rows = sqlx::query(self.sql.launches_list.clone()).bind(of).all(&self.sessions).await?;
-        let read = |row: &PgRow| -> sqlx::Result<StepLaunch> {
-            Ok(StepLaunch {
-                saga: row.try_get("saga")?,
-                step: row.try_get("step")?,
-                topic: row.try_get("topic")?,
-                is_declared: row.try_get("declared")?,
-                seen_at: time_if_any(row, "seen_at")?.map(system_time),
-            })
-        };
-        rows.iter().map(read).collect()
+        let mut seen = vec![];
+        for row in &rows {
+            if time_if_any(row, "seen_at")?.is_some() {
+                let (saga, step) = (row.try_get("saga")?, row.try_get("step")?);
+                seen.push(StepTopic { saga, step, topic: row.try_get("topic")? });
+            }
+        }
+        Ok(seen)
     }
 
     async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
@@ -198,19 +173,8 @@ impl RegisteredHandler {
     }
 }
 
-fn read_registered(row: &PgRow) -> sqlx::Result<RegisteredWorker> {
-    let id: Uuid = row.try_get("id")?;
-    let application: Option<String> = row.try_get("application")?;
-    let sagas =
-        WorkerSaga::of_lists(row.try_get("topics")?, row.try_get("handlers")?, row.try_get("definitions")?);
-    Ok(RegisteredWorker {
-        identifier: format!("{IDENTIFIER_PREFIX}{id}"),
-        started_at: system_time(time(row, "started_at")?),
-        service: row.try_get("service")?,
-        build: row.try_get("build")?,
-        is_alive: row.try_get("is_alive")?,
-        application: application.filter(|name| !name.is_empty()),
-        address: row.try_get("address")?,
-        sagas,
-    })
+impl PostgresStore {
+    pub(crate) fn launches_query(&self) -> Query<'static, Postgres, PgArguments> {
+        sqlx::query(self.sql.launches_list.clone()).bind(None::<Vec<String>>)
+    }
 }

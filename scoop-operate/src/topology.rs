@@ -6,22 +6,28 @@ mod rendering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;
 
-use futures_util::future::FutureExt;
 use scoop_core::{RecordedStep, StepKind};
 use serde::{Serialize, Serializer};
 
-use crate::store::{HandlerList, Store};
-use crate::util::format::utc;
-use crate::util::patience::GivenUp;
-use crate::{RegisteredHandler, RuntimeError, Scoop};
+use scoop_runtime::RegisteredHandler;
+use scoop_runtime::RuntimeError;
+use scoop_runtime::internal::{GivenUp, HandlerList, system_time, time_if_any};
+use scoop_runtime::shown::utc;
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use sqlx::types::Json;
+
+use crate::database::{Database, ReadExt as _};
+use crate::statements::DEFINITION_LIST_CURRENT;
 
 pub use self::affected::Affected;
 
 /// The topology of a database: who handles and who launches what.
 ///
 /// ```no_run
+/// # use scoop_operate::OperateExt as _;
 /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-/// let topology = scoop.topology().await?;
+/// let topology = scoop.operate().topology().await?;
 /// std::fs::write("topology.mmd", topology.to_mermaid()).expect("the folder can be written");
 /// println!("{}", topology.affected_by("payments"));
 /// # Ok(())
@@ -42,7 +48,7 @@ pub struct Topology {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TopologyService {
-    /// Its name: [`Builder::service`](crate::Builder::service).
+    /// Its name: [`Builder::service`](scoop_runtime::Builder::service).
     pub name: String,
     /// The builds of its living workers. During a deployment there are several.
     pub builds: Vec<TopologyBuild>,
@@ -52,7 +58,7 @@ pub struct TopologyService {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TopologyBuild {
-    /// Its name: [`Builder::build`](crate::Builder::build).
+    /// Its name: [`Builder::build`](scoop_runtime::Builder::build).
     pub id: String,
     /// The number of its living workers.
     pub workers: usize,
@@ -99,53 +105,27 @@ fn as_text<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S:
     time.map(utc).serialize(serializer)
 }
 
-impl Scoop {
-    /// The topology of the database.
-    ///
-    /// A launch is known shortly after it has happened for the first time, or once a program starts whose step declares it. Launches
-    /// of steps that a saga does not have any more are left out.
-    ///
-    /// The cost grows with the number of handlers, workers and definitions.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for launch in scoop.topology().await?.launches {
-    ///     println!("step {} of {} launches messages on {}", launch.step, launch.saga, launch.topic);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn topology(&self) -> impl Future<Output = Result<Topology, RuntimeError>> + Send {
-        async move {
-            let read = self.read_patiently(|_| read(self.store())).await;
-            read.map_err(GivenUp::error("the topology was read"))
-        }
-        .boxed()
+impl Topology {
+    pub(crate) async fn read(database: &Database) -> Result<Self, RuntimeError> {
+        let read = database.read_patiently(|_| read(database)).await;
+        read.map_err(GivenUp::error("the topology was read"))
     }
 }
 
-async fn read(store: &Store) -> sqlx::Result<Topology> {
-    let registered = store.listed_handlers(&HandlerList::default()).await?;
-    let former = store.former_handlers(None).await?;
+async fn read(database: &Database) -> sqlx::Result<Topology> {
+    let registered = database.listed_handlers(&HandlerList::default()).await?;
+    let former = database.former_handlers(None).await?;
     let mut workers: HashMap<(String, String), usize> = HashMap::new();
     let of_service = |handler: &RegisteredHandler| Some((handler.service.clone()?, BTreeMap::new()));
     let mut services: BTreeMap<String, BTreeMap<String, usize>> =
         registered.iter().filter_map(of_service).collect();
-    for worker in store.listed_workers().await?.into_iter().filter(|worker| worker.is_alive) {
+    for worker in database.listed_workers().await?.into_iter().filter(|worker| worker.is_alive) {
         *services.entry(worker.service).or_default().entry(worker.build).or_default() += 1;
         for saga in worker.sagas {
             *workers.entry((saga.topic, saga.handler)).or_default() += 1;
         }
     }
-    let steps: BTreeMap<_, _> = store.current_steps().await?.into_iter().collect();
+    let steps: BTreeMap<_, _> = database.current_steps().await?.into_iter().collect();
     let handler = |topic: String, saga: String, service: Option<String>, is_retired| TopologyHandler {
         service,
         steps: steps.get(&saga).map_or_else(Vec::new, |steps| names(steps)),
@@ -161,13 +141,38 @@ async fn read(store: &Store) -> sqlx::Result<Topology> {
     let is_current = |launch: &StepLaunch| {
         steps.get(&launch.saga).is_none_or(|steps| steps.iter().any(|step| step.name == launch.step))
     };
-    let mut launches = store.launches(None).await?;
+    let mut launches = database.step_launches().await?;
     launches.retain(is_current);
     let services = services.into_iter().map(|(name, builds)| TopologyService {
         name,
         builds: builds.into_iter().map(|(id, workers)| TopologyBuild { id, workers }).collect(),
     });
     Ok(Topology { services: services.collect(), handlers, launches })
+}
+
+impl Database {
+    async fn current_steps(&self) -> sqlx::Result<Vec<(String, Vec<RecordedStep>)>> {
+        let rows = sqlx::query(self.text(DEFINITION_LIST_CURRENT)).all(self).await?;
+        let read = |row: &PgRow| -> sqlx::Result<_> {
+            let Json(steps) = row.try_get(1)?;
+            Ok((row.try_get(0)?, steps))
+        };
+        rows.iter().map(read).collect()
+    }
+
+    async fn step_launches(&self) -> sqlx::Result<Vec<StepLaunch>> {
+        let rows = self.launches().all(self).await?;
+        let read = |row: &PgRow| -> sqlx::Result<StepLaunch> {
+            Ok(StepLaunch {
+                saga: row.try_get("saga")?,
+                step: row.try_get("step")?,
+                topic: row.try_get("topic")?,
+                is_declared: row.try_get("declared")?,
+                seen_at: time_if_any(row, "seen_at")?.map(system_time),
+            })
+        };
+        rows.iter().map(read).collect()
+    }
 }
 
 /// The names of the steps of the user.

@@ -29,7 +29,7 @@ impl Topology {
     /// are left out. A saga that launches messages to itself is in neither list.
     ///
     /// ```
-    /// # let topology = scoop_runtime::Topology::default();
+    /// # let topology = scoop_operate::Topology::default();
     /// let affected = topology.affected_by("payments");
     /// assert_eq!(affected.to_string(), "upstream: none\ndownstream: none");
     /// ```

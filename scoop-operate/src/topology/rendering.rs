@@ -48,7 +48,7 @@ impl Topology {
     /// retired saga has a dashed frame.
     ///
     /// ```
-    /// # let topology = scoop_runtime::Topology::default();
+    /// # let topology = scoop_operate::Topology::default();
     /// assert!(topology.to_mermaid().starts_with("flowchart LR\n"));
     /// ```
     pub fn to_mermaid(&self) -> String {
@@ -82,7 +82,7 @@ impl Topology {
     /// retired saga has a dashed frame.
     ///
     /// ```
-    /// # let topology = scoop_runtime::Topology::default();
+    /// # let topology = scoop_operate::Topology::default();
     /// assert!(topology.to_dot().starts_with("digraph topology {\n"));
     /// ```
     pub fn to_dot(&self) -> String {

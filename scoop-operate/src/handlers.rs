@@ -1,0 +1,443 @@
+//! Handlers: which are registered and which were, their workers, definitions and queues.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_runtime::RuntimeError;
+use scoop_runtime::internal::{GivenUp, HandlerList, IDENTIFIER_PREFIX, system_time, time};
+use scoop_runtime::{QueueLength, RegisteredHandler};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::database::{Database, ReadExt as _};
+use crate::statements::{HANDLER_LIST_RETIRED, WORKER_LIST, WORKER_LIST_DEFINITIONS};
+
+/// The handlers of a database.
+#[derive(Clone)]
+pub struct Handlers {
+    pub(crate) database: Arc<Database>,
+}
+
+/// A list of handlers about to be read. Await it.
+///
+/// ```no_run
+/// # use scoop_operate::OperateExt as _;
+/// # use scoop_runtime::{RuntimeError, Scoop};
+/// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+/// let mut page = scoop.operate().handlers().list().limit(100).await?;
+/// while let Some(last) = page.last() {
+///     println!("up to saga {} on {}", last.handler, last.topic);
+///     page = scoop.operate().handlers().list().after(&last.topic, &last.handler).limit(100).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is read before this is awaited"]
+#[derive(Clone)]
+pub struct ListHandlers {
+    database: Arc<Database>,
+    part: HandlerList,
+}
+
+impl ListHandlers {
+    /// Sets the maximum number of handlers; by default all are read.
+    pub fn limit(mut self, handlers: u32) -> Self {
+        self.part.limit = Some(handlers);
+        self
+    }
+
+    /// Reads only the handlers after that of this topic and saga. With the last handler of a list, this is the next page.
+    pub fn after(mut self, topic: impl Into<String>, saga: impl Into<String>) -> Self {
+        self.part.after = (topic.into(), saga.into());
+        self
+    }
+
+    /// Reads only the handlers whose topic or saga has this text in its name, with the same case. All names up to the last found
+    /// one are compared.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let invoices = scoop.operate().handlers().list().named("invoice").limit(10).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn named(mut self, text: impl Into<String>) -> Self {
+        self.part.named = text.into();
+        self
+    }
+
+    /// Reads only the handlers of the topic of exactly this name.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let has_handlers = !scoop.operate().handlers().list().topic("orders.placed").limit(1).await?.is_empty();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn topic(mut self, name: impl Into<String>) -> Self {
+        self.part.topic = Some(name.into());
+        self
+    }
+
+    /// Reads only the handlers of the saga of exactly this name, one for each of its topics.
+    pub fn saga(mut self, name: impl Into<String>) -> Self {
+        self.part.saga = Some(name.into());
+        self
+    }
+
+    async fn read(self) -> Result<Vec<RegisteredHandler>, RuntimeError> {
+        let Self { database, part } = &self;
+        let listed = database.read_patiently(|_| database.listed_handlers(part)).await;
+        listed.map_err(GivenUp::error("the handlers were listed"))
+    }
+}
+
+impl IntoFuture for ListHandlers {
+    type Output = Result<Vec<RegisteredHandler>, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.read().boxed()
+    }
+}
+
+/// A list of retired handlers about to be read. Await it.
+///
+/// ```no_run
+/// # use scoop_operate::OperateExt as _;
+/// # use scoop_runtime::{RuntimeError, Scoop};
+/// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+/// let first = scoop.operate().handlers().former().limit(100).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is read before this is awaited"]
+#[derive(Clone)]
+pub struct ListFormerHandlers {
+    database: Arc<Database>,
+    limit: Option<u32>,
+}
+
+impl ListFormerHandlers {
+    /// Sets the maximum number of handlers; by default all are read.
+    pub fn limit(mut self, handlers: u32) -> Self {
+        self.limit = Some(handlers);
+        self
+    }
+
+    async fn read(self) -> Result<Vec<FormerHandler>, RuntimeError> {
+        let Self { database, limit } = &self;
+        let former = database.read_patiently(|_| database.former_handlers(*limit)).await;
+        former.map_err(GivenUp::error("the handlers were listed"))
+    }
+}
+
+impl IntoFuture for ListFormerHandlers {
+    type Output = Result<Vec<FormerHandler>, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.read().boxed()
+    }
+}
+
+impl Handlers {
+    /// The registered handlers, by topic and saga: those of all programs that ever started on this schema, unless they were
+    /// [retired](scoop_runtime::Scoop::retire_handler). Messages are delivered to them. Await it, or choose a part before:
+    /// [`limit`](ListHandlers::limit), [`after`](ListHandlers::after), [`named`](ListHandlers::named),
+    /// [`topic`](ListHandlers::topic), [`saga`](ListHandlers::saga).
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for listed in scoop.operate().handlers().list().await? {
+    ///     println!("{} listens on {}; limits: {}", listed.handler, listed.topic, listed.limits);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list(&self) -> ListHandlers {
+        ListHandlers { database: self.database.clone(), part: HandlerList::default() }
+    }
+
+    /// The handlers that are not registered any more, by topic and saga: they were [retired](scoop_runtime::Scoop::retire_handler), or their
+    /// sagas have other names now. Await it.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for former in scoop.operate().handlers().former().limit(100).await? {
+    ///     println!("{former:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn former(&self) -> ListFormerHandlers {
+        ListFormerHandlers { database: self.database.clone(), limit: None }
+    }
+
+    /// The queues of the sagas with a limit of their queue (`#[saga(queue = ..)]`), by the names of the sagas. The
+    /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes such limits;
+    /// [`RegisteredHandler::limits`] has all limits of a saga.
+    ///
+    /// The call counts the waiting runs, for each queue up to its limit.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for queue in scoop.operate().handlers().queues().await?.iter().filter(|queue| queue.is_nearly_full()) {
+    ///     println!("{queue}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queues(&self) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
+        let database = self.database.clone();
+        async move {
+            let listed = database.read_patiently(|_| database.queue_lengths(None)).await;
+            listed.map_err(GivenUp::error("the queues were listed"))
+        }
+        .boxed()
+    }
+
+    /// The [queues](Self::queues) of the sagas of these handlers that have a limit of their queue, by the names of the sagas.
+    /// Other runs are not counted.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let orders = scoop.operate().handlers().list().named("order").limit(100).await?;
+    /// for queue in scoop.operate().handlers().queues_of(&orders).await? {
+    ///     println!("{queue}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn queues_of(
+        &self,
+        handlers: &[RegisteredHandler],
+    ) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
+        let limited = handlers.iter().filter(|it| it.limits.queue.is_some()).map(|it| it.handler.clone());
+        let (database, sagas) =
+            (self.database.clone(), limited.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+        async move {
+            if sagas.is_empty() {
+                return Ok(vec![]);
+            }
+            let listed = database.read_patiently(|_| database.queue_lengths(Some(&sagas))).await;
+            listed.map_err(GivenUp::error("the queues were listed"))
+        }
+        .boxed()
+    }
+
+    /// One list for each of these handlers, in their order: the [definition](crate::WorkerSaga::definition) of each living worker that
+    /// has the handler, sorted.
+    ///
+    /// The cost grows with the number of sagas of all workers; only those of these handlers are sent by the server.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let handlers = scoop.operate().handlers().list().limit(100).await?;
+    /// for (handler, definitions) in handlers.iter().zip(scoop.operate().handlers().definitions(&handlers).await?) {
+    ///     println!("{} has {} workers", handler.handler, definitions.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn definitions(
+        &self,
+        handlers: &[RegisteredHandler],
+    ) -> BoxFuture<'static, Result<Vec<Vec<i32>>, RuntimeError>> {
+        let database = self.database.clone();
+        let (topics, sagas): (Vec<_>, Vec<_>) =
+            handlers.iter().map(|it| (it.topic.clone(), it.handler.clone())).unzip();
+        async move {
+            let living = database.read_patiently(|_| database.living_definitions(&topics, &sagas)).await;
+            let living = living.map_err(GivenUp::error("the workers were listed"))?;
+            let mut served: HashMap<_, Vec<i32>> = HashMap::new();
+            for (topic, saga, definition) in &living {
+                served.entry((topic, saga)).or_default().push(*definition);
+            }
+            served.values_mut().for_each(|definitions| definitions.sort_unstable());
+            let of = |pair| served.get(&pair).cloned().unwrap_or_default();
+            Ok(topics.iter().zip(&sagas).map(of).collect())
+        }
+        .boxed()
+    }
+
+    /// The registered workers, the oldest first: the programs that run sagas, and those that died and of which no other has
+    /// taken over the runs yet.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for worker in scoop.operate().handlers().workers().await? {
+    ///     println!("{} with {} sagas", worker.identifier, worker.sagas.len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workers(&self) -> BoxFuture<'static, Result<Vec<RegisteredWorker>, RuntimeError>> {
+        let database = self.database.clone();
+        async move {
+            let listed = database.read_patiently(|_| database.listed_workers()).await;
+            listed.map_err(GivenUp::error("the workers were listed"))
+        }
+        .boxed()
+    }
+}
+
+impl Database {
+    pub(crate) async fn former_handlers(&self, limit: Option<u32>) -> sqlx::Result<Vec<FormerHandler>> {
+        let query = sqlx::query(self.text(HANDLER_LIST_RETIRED)).bind(limit.map(i64::from));
+        let rows = query.all(self).await?;
+        let read = |row: &PgRow| -> sqlx::Result<FormerHandler> {
+            let retired_at = system_time(time(row, "retired_at")?);
+            Ok(FormerHandler { topic: row.try_get("topic")?, handler: row.try_get("handler")?, retired_at })
+        };
+        rows.iter().map(read).collect()
+    }
+
+    pub(crate) async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
+        let rows = sqlx::query(self.text(WORKER_LIST)).all(self).await?;
+        rows.iter().map(read_registered).collect()
+    }
+
+    async fn living_definitions(
+        &self,
+        topics: &[String],
+        handlers: &[String],
+    ) -> sqlx::Result<Vec<(String, String, i32)>> {
+        let query = sqlx::query(self.text(WORKER_LIST_DEFINITIONS)).bind(topics).bind(handlers);
+        let rows = query.all(self).await?;
+        rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+    }
+}
+
+fn read_registered(row: &PgRow) -> sqlx::Result<RegisteredWorker> {
+    let id: Uuid = row.try_get("id")?;
+    let application: Option<String> = row.try_get("application")?;
+    let sagas =
+        WorkerSaga::of_lists(row.try_get("topics")?, row.try_get("handlers")?, row.try_get("definitions")?);
+    Ok(RegisteredWorker {
+        identifier: format!("{IDENTIFIER_PREFIX}{id}"),
+        started_at: system_time(time(row, "started_at")?),
+        service: row.try_get("service")?,
+        build: row.try_get("build")?,
+        is_alive: row.try_get("is_alive")?,
+        application: application.filter(|name| !name.is_empty()),
+        address: row.try_get("address")?,
+        sagas,
+    })
+}
+
+/// A handler that is not registered any more: it was retired, or its saga has another name now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FormerHandler {
+    /// The topic that it was subscribed to.
+    pub topic: String,
+    /// The saga.
+    pub handler: String,
+    /// The end of its registration.
+    pub retired_at: SystemTime,
+}
+
+/// A registered worker, with its sagas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegisteredWorker {
+    /// Its identifier in events.
+    pub identifier: String,
+    /// The time since which it runs.
+    pub started_at: SystemTime,
+    /// The service of its program: [`Builder::service`](scoop_runtime::Builder::service).
+    pub service: String,
+    /// The build of its program: [`Builder::build`](scoop_runtime::Builder::build).
+    pub build: String,
+    /// Whether its session lives. If it does not, another worker takes its runs over, and its registration is deleted.
+    pub is_alive: bool,
+    /// The name of its connection, which begins with that of the program; if the role may see it.
+    pub application: Option<String>,
+    /// The address from which it has connected, unless that is a local socket; if the role may see it.
+    pub address: Option<String>,
+    /// Its sagas.
+    pub sagas: Vec<WorkerSaga>,
+}
+
+/// A saga that a worker has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerSaga {
+    /// The topic that it is subscribed to.
+    pub topic: String,
+    /// The saga, by its stored name.
+    pub handler: String,
+    /// The number of the definition of the saga.
+    pub definition: i32,
+}
+
+impl WorkerSaga {
+    /// The sagas in the lists of a row.
+    pub(crate) fn of_lists(topics: Vec<String>, handlers: Vec<String>, definitions: Vec<i32>) -> Vec<Self> {
+        let pairs = topics.into_iter().zip(handlers).zip(definitions);
+        pairs.map(|((topic, handler), definition)| Self { topic, handler, definition }).collect()
+    }
+}
