@@ -86,7 +86,7 @@ pub enum RuntimeError {
         largest: String,
     },
 
-    /// The runs of the message would exceed [`Builder::depth_max`](crate::Builder::depth_max).
+    /// The runs of the message would exceed [`Limits::depth_max`](crate::Limits::depth_max).
     #[error(
         "step `{step}` of saga `{saga}` launches a message for topic `{topic}` whose runs would have depth {depth} in the \
          hierarchy, {limit} is the limit; if the saga launches itself, have it end or repeat a step instead, launch with \

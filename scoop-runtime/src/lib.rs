@@ -84,6 +84,7 @@ pub use saga::tick::Tick;
 pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
+pub use settings::Limits;
 pub use store::{
     EndedPause, IntoPauseTarget, Pause, PauseTarget, QueueLength, RegisteredHandler, RowState, WaitingMember,
 };

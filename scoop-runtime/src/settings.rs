@@ -38,14 +38,7 @@ const DEPTH_MAX: usize = 1_000;
 pub(crate) struct Settings {
     /// The maximum number of runs executed at the same time.
     pub(crate) concurrency: usize,
-    /// The maximum size of a payload or of the value of a step, in bytes.
-    pub(crate) payload_bytes_max: usize,
-    /// The maximum size of a context, in bytes.
-    pub(crate) context_bytes_max: usize,
-    /// The maximum size of each stored text of a failure, in bytes.
-    pub(crate) failure_text_bytes_max: usize,
-    /// The maximum depth of a hierarchy, in runs.
-    pub(crate) depth_max: usize,
+    pub(crate) limits: Limits,
     /// The time for which operations are retried while the database is away.
     pub(crate) patience: Duration,
     /// The interval of polling for ready runs without a notification.
@@ -66,21 +59,11 @@ pub(crate) struct Settings {
     pub(crate) rehearsal: Option<Rehearsal>,
 }
 
-impl Settings {
-    pub(crate) fn limits(&self) -> Limits {
-        let Self { payload_bytes_max, context_bytes_max, patience, .. } = *self;
-        Limits { payload_bytes_max, context_bytes_max, patience }
-    }
-}
-
 impl Default for Settings {
     fn default() -> Self {
         Self {
             concurrency: 256,
-            payload_bytes_max: payload::BYTES_MAX_DEFAULT,
-            context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
-            failure_text_bytes_max: FAILURE_TEXT_BYTES_MAX,
-            depth_max: DEPTH_MAX,
+            limits: Limits::default(),
             patience: PATIENCE,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
@@ -109,12 +92,62 @@ impl Backoff {
     }
 }
 
-/// Limits: sizes of stored values, and the time that the database may be away.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+/// How large the stored values of a program may be, and how deep its hierarchies: for [`Builder::limits`](crate::Builder::limits).
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// let limits = scoop::Limits::default().payload_bytes_max(100_000).depth_max(20);
+/// let builder = scoop::Scoop::builder().limits(limits);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Limits {
     pub(crate) payload_bytes_max: usize,
     pub(crate) context_bytes_max: usize,
-    pub(crate) patience: Duration,
+    pub(crate) failure_text_bytes_max: usize,
+    pub(crate) depth_max: usize,
+}
+
+impl Limits {
+    /// The maximum size of the JSON of a message, or of the value that a step returns, in bytes; by default 1 MiB.
+    pub fn payload_bytes_max(self, bytes: usize) -> Self {
+        Self { payload_bytes_max: bytes, ..self }
+    }
+
+    /// The maximum size of the JSON of a context, in bytes; by default 64 KiB. The context is stored with every
+    /// event.
+    pub fn context_bytes_max(self, bytes: usize) -> Self {
+        Self { context_bytes_max: bytes, ..self }
+    }
+
+    /// The maximum size of each stored text of a failure, in bytes; by default 8 KiB. Of a longer text the beginning
+    /// and the end are stored. At least 256. See [`Failure::bounded`](scoop_core::Failure::bounded) for the other
+    /// bounds of failures.
+    pub fn failure_text_bytes_max(self, bytes: usize) -> Self {
+        Self { failure_text_bytes_max: bytes, ..self }
+    }
+
+    /// The maximum depth of a hierarchy in runs, by default 1,000. A run of a message that a client launched has
+    /// depth 1; the runs of the messages that its steps launch have depth 2. A launch beyond the maximum fails with
+    /// [`RuntimeError::DepthExceeded`](crate::RuntimeError::DepthExceeded), since it is usually the recursion of a saga that launches
+    /// itself.
+    ///
+    /// Each row of a run contains the ids of all its ancestors, 16 bytes each. So the cost of a run grows with its
+    /// depth, and that of a chain with the square of its length.
+    pub fn depth_max(self, runs: usize) -> Self {
+        Self { depth_max: runs, ..self }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload_bytes_max: payload::BYTES_MAX_DEFAULT,
+            context_bytes_max: payload::CONTEXT_BYTES_MAX_DEFAULT,
+            failure_text_bytes_max: FAILURE_TEXT_BYTES_MAX,
+            depth_max: DEPTH_MAX,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -17,21 +17,21 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_015, 4_200),
-    ("Rust lines of scoop-runtime", 39_028, 27_500),
+    ("Rust lines of scoop-runtime", 38_366, 27_500),
     // What moves here from scoop-runtime.
-    ("Rust lines of scoop-operate", 2_890, 4_000),
+    ("Rust lines of scoop-operate", 3_501, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type.
-    ("Rust lines of scoop-cli", 4_971, 3_300),
-    ("Rust lines of scoop-web", 3_836, 3_000),
-    ("Rust lines of scoop-saga", 103, 100),
+    ("Rust lines of scoop-cli", 4_983, 3_300),
+    ("Rust lines of scoop-web", 3_841, 3_000),
+    ("Rust lines of scoop-saga", 101, 100),
     ("Rust lines of scoop-audit", 1_991, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     ("SQL lines", 6_082, 4_200),
     ("columns of run", 38, 38),
     ("indexes of run", 8, 8),
-    ("storage operations", 122, 75),
-    ("names at the root of the facade", 178, 100),
-    ("public methods of Scoop", 59, 18),
+    ("storage operations", 117, 75),
+    ("names at the root of the facade", 164, 100),
+    ("public methods of Scoop", 51, 18),
     ("bytes of ARCHITECTURE.md", 15_000, 15_000),
 ];
 
@@ -57,7 +57,7 @@ pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
     ("repair", &[("store", 1)]),
     ("saga", &[("api", 2), ("engine", 1), ("store", 5), ("unhandled", 1)]),
     ("settings", &[("api", 1), ("store", 1)]),
-    ("store", &[("api", 8), ("engine", 2), ("simulation", 4)]),
+    ("store", &[("api", 8), ("simulation", 4)]),
     ("telemetry", &[("api", 1), ("store", 1)]),
     ("testing", &[("api", 1), ("saga", 1)]),
     ("tree", &[("api", 2), ("engine", 1), ("store", 3)]),
@@ -66,7 +66,7 @@ pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
 
 /// The numbers of files that import each other in a circle, largest first. Circles of two are left
 /// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[84, 10, 4, 3];
+pub(crate) const CYCLES: &[usize] = &[83, 10, 4, 3];
 
 pub(crate) const FILE_LINES_MAX: usize = 600;
 

@@ -256,24 +256,9 @@ impl Builder {
         self
     }
 
-    /// The maximum size of the JSON of a message, or of the value that a step returns, in bytes; by default 1 MiB.
-    pub fn payload_bytes_max(mut self, bytes: usize) -> Self {
-        self.settings.payload_bytes_max = bytes;
-        self
-    }
-
-    /// The maximum size of the JSON of a context, in bytes; by default 64 KiB. The context is stored with every
-    /// event.
-    pub fn context_bytes_max(mut self, bytes: usize) -> Self {
-        self.settings.context_bytes_max = bytes;
-        self
-    }
-
-    /// The maximum size of each stored text of a failure, in bytes; by default 8 KiB. Of a longer text the beginning
-    /// and the end are stored. At least 256. See [`Failure::bounded`](scoop_core::Failure::bounded) for the other
-    /// bounds of failures.
-    pub fn failure_text_bytes_max(mut self, bytes: usize) -> Self {
-        self.settings.failure_text_bytes_max = bytes;
+    /// How large the stored values of this program may be, and how deep its hierarchies.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.settings.limits = limits;
         self
     }
 
@@ -289,17 +274,6 @@ impl Builder {
     /// ```
     pub fn default_wait(mut self, plan: impl Into<WaitPlan>) -> Self {
         self.settings.default_wait = Some(plan.into());
-        self
-    }
-
-    /// The maximum depth of a hierarchy in runs, by default 1,000. A run of a message that a client launched has
-    /// depth 1; the runs of the messages that its steps launch have depth 2. A launch beyond the maximum fails with
-    /// [`RuntimeError::DepthExceeded`], since it is usually the recursion of a saga that launches itself.
-    ///
-    /// Each row of a run contains the ids of all its ancestors, 16 bytes each. So the cost of a run grows with its
-    /// depth, and that of a chain with the square of its length.
-    pub fn depth_max(mut self, runs: usize) -> Self {
-        self.settings.depth_max = runs;
         self
     }
 
@@ -379,7 +353,7 @@ impl Builder {
         registry: Registry,
         schema: &Schema,
         pool: &PgPool,
-    ) -> Result<(Store, Arc<Engine>, Limits), RuntimeError> {
+    ) -> Result<(Store, Arc<Engine>, (Limits, Duration)), RuntimeError> {
         let for_steps = pool.options().get_max_connections().saturating_sub(ENGINE_CONNECTIONS);
         let for_steps = usize::try_from(for_steps).unwrap_or(usize::MAX);
         let sessions = Sessions::new(pool, WORKING_CONNECTIONS, &self.access).shared_with_engine();
@@ -391,13 +365,13 @@ impl Builder {
         if self.migrates.unwrap_or(true) {
             bring_up_to_date(&sessions, schema).await?;
         } else {
-            check_tables(&sessions, schema, self.settings.limits().patience).await?;
+            check_tables(&sessions, schema, self.settings.patience).await?;
         }
         let connections = StepTransactions::new(pool.clone(), for_steps, sessions.preamble());
         let tables = PostgresStore::new(sessions, schema);
         check_rights(&tables).await?;
         let store = Store::from(tables);
-        let limits = self.settings.limits();
+        let limits = (self.settings.limits, self.settings.patience);
         let engine = engine::start(store.clone(), Some(connections), registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;
@@ -422,7 +396,7 @@ impl Builder {
             let mut errors = self.wrong_settings();
             let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
             let (Ok(schema), true) = (schema, errors.is_empty()) else { return Err(errors.into()) };
-            let limits = self.settings.limits();
+            let limits = (self.settings.limits, self.settings.patience);
             #[cfg(feature = "in-memory")]
             if let Some(Database::Memory(memory)) = self.database {
                 let client = Scoop::new(None, Store::Memory(memory), None, None, limits);
@@ -434,7 +408,7 @@ impl Builder {
                 store::check(&pool, &sessions).await?;
                 bring_up_to_date(&sessions, &schema).await.map_err(RuntimeError::denied)?;
             } else {
-                check_tables(&sessions, &schema, limits.patience).await?;
+                check_tables(&sessions, &schema, self.settings.patience).await?;
             }
             let store = Store::from(PostgresStore::new(sessions, &schema));
             Ok(Scoop::new(Some(pool), store, None, server, limits).with_archive(self.settings.archive))
@@ -468,8 +442,8 @@ impl Builder {
         }
         for (setting, min, value) in [
             ("concurrency", 1, self.settings.concurrency),
-            ("depth_max", 1, self.settings.depth_max),
-            ("failure_text_bytes_max", FAILURE_TEXT_BYTES_MIN, self.settings.failure_text_bytes_max),
+            ("depth_max", 1, self.settings.limits.depth_max),
+            ("failure_text_bytes_max", FAILURE_TEXT_BYTES_MIN, self.settings.limits.failure_text_bytes_max),
         ] {
             errors.extend((value < min).then_some(SetupError::TooSmall { setting, min, value }));
         }
@@ -496,8 +470,8 @@ impl Builder {
     /// Mistakes in the settings that also apply to a client.
     fn wrong_settings(&self) -> Vec<SetupError> {
         let settings = [
-            ("payload_bytes_max", self.settings.payload_bytes_max),
-            ("context_bytes_max", self.settings.context_bytes_max),
+            ("payload_bytes_max", self.settings.limits.payload_bytes_max),
+            ("context_bytes_max", self.settings.limits.context_bytes_max),
         ];
         let small = settings.into_iter().filter(|(_, value)| *value == 0);
         let small = small.map(|(setting, value)| SetupError::TooSmall { setting, min: 1, value });

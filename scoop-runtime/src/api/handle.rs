@@ -326,7 +326,7 @@ impl Handle {
     ///
     /// The call only reads.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
-        async move { self.look(self.scoop.limits().patience).await }.boxed()
+        async move { self.look(self.scoop.patience()).await }.boxed()
     }
 
     async fn look(&self, patience: Duration) -> Result<Status, RuntimeError> {

@@ -331,7 +331,7 @@ impl Prune {
         let due = scoop.patiently(|_| store.deletable(roots, times)).await;
         let due = due.map_err(GivenUp::error("hierarchies were looked up"))?;
         if !due.is_empty() {
-            let archived = archive.take(store, scoop.limits().patience, &due).await;
+            let archived = archive.take(store, scoop.patience(), &due).await;
             archived.map_err(RuntimeError::unarchived(due.len()))?;
         }
         Ok(due)

@@ -63,6 +63,7 @@ struct Inner {
     signal_types: SignalTypes,
     server: Mutex<Option<PrivateServer>>,
     limits: Limits,
+    patience: Duration,
     /// That of a client.
     archive: OnceLock<Archive>,
     /// Cancelled when a shutdown begins.
@@ -100,8 +101,8 @@ impl Scoop {
     pub fn client(pool: PgPool) -> Self {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
         let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &ConnectionSettings::default());
-        let store = Store::from(PostgresStore::new(sessions, &schema));
-        Self::new(Some(pool), store, None, None, Settings::default().limits())
+        let (store, settings) = (Store::from(PostgresStore::new(sessions, &schema)), Settings::default());
+        Self::new(Some(pool), store, None, None, (settings.limits, settings.patience))
     }
 
     /// The minimum of `max_connections` of a pool. One connection listens, and three serve the engine to claim,
@@ -125,14 +126,14 @@ impl Scoop {
         store: Store,
         engine: Option<Arc<Engine>>,
         server: Option<PrivateServer>,
-        limits: Limits,
+        (limits, patience): (Limits, Duration),
     ) -> Self {
         let server = Mutex::new(server);
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
         let waits = Waits::new(store.clone(), engine.clone());
         let batcher = LaunchBatcher::new(store.clone(), engine.clone(), unhandled.clone());
-        let admission = Admission::new(store.clone(), engine.clone(), limits.patience);
+        let admission = Admission::new(store.clone(), engine.clone(), patience);
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
         Self {
@@ -149,6 +150,7 @@ impl Scoop {
                 signal_types: SignalTypes::default(),
                 server,
                 limits,
+                patience,
                 archive: OnceLock::new(),
                 stopping: CancellationToken::new(),
                 stopped: CancellationToken::new(),
@@ -578,6 +580,11 @@ impl Scoop {
         self.inner.limits
     }
 
+    /// For how long an operation is retried while the database is away.
+    pub(crate) fn patience(&self) -> Duration {
+        self.inner.patience
+    }
+
     /// Takes places for the launch of these messages in queues with a limit. If one is full, waits for room for so long, if at
     /// all.
     pub(crate) async fn admit(
@@ -673,7 +680,7 @@ impl Scoop {
 
     /// Begins an operation with retries.
     pub(crate) fn trial(&self) -> Trial {
-        Trial::new(self.limits().patience)
+        Trial::new(self.patience())
     }
 
     /// Has the engine poll soon: a transaction of the caller may commit a launch without a notification.

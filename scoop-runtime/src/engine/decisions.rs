@@ -202,7 +202,7 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
     let span = execution.span.step(execution.at(&step), code, None);
     let position = execution.saga.definition.steps.iter().position(|it| it.kind == StepKind::Decide);
     let timer = StepTimer::begin(execution.timed(position.unwrap_or(0)), code, &span);
-    let bytes_max = engine.settings.context_bytes_max;
+    let bytes_max = engine.settings.limits.context_bytes_max;
     undecided.event_context = with_trace(undecided.event_context, span.trace().as_ref(), bytes_max);
     let outcome = span.around(engine.decisions.decide(undecided)).await;
     timer.end(match &outcome {

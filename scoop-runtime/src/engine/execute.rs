@@ -48,7 +48,7 @@ pub(super) async fn drive_as(
     let ClaimedRun { key, payload, attempts, retries, tried_under, newest_failure, .. } = claimed;
     let ClaimedRun { flags, began_at, overdue, run, definition, signalled_by, wait, .. } = claimed;
     let reserved = claimed.reserved_for != 0;
-    let run = Run { failure_text_bytes_max: engine.settings.failure_text_bytes_max, ..run };
+    let run = Run { failure_text_bytes_max: engine.settings.limits.failure_text_bytes_max, ..run };
     let mut run = run;
     run.failed_children.splice(..0, failed_launches(wait.as_ref()));
     let (message, stored) = (OnceLock::new(), run.context.clone());

@@ -349,11 +349,11 @@ impl<'a> Scope<'a> {
 
     async fn launch_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
         self.place.check_declared(M::TOPIC, std::any::type_name::<M>())?;
-        let limit = self.engine.settings().payload_bytes_max;
+        let limit = self.engine.settings().limits.payload_bytes_max;
         let launched = store::prepare(&message, limit);
         let launched =
             launched.map_err(|error| Unstorable::in_step(self.place.step_name(), error))?.unique(key);
-        let bytes_max = self.engine.settings().context_bytes_max;
+        let bytes_max = self.engine.settings().limits.context_bytes_max;
         let launched = launched.with(with_trace(Context::default(), trace::current().as_ref(), bytes_max));
         let root = launched.root;
         self.engine.note_launch(self.place.saga, self.place.position, M::TOPIC);
@@ -405,7 +405,7 @@ impl<'a> Scope<'a> {
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
         context.set(element).map_err(|error| Unstorable::in_step(self.place.step_name(), error.into()))?;
-        launch_options::check_context_size(self.engine.settings().context_bytes_max, &context)?;
+        launch_options::check_context_size(self.engine.settings().limits.context_bytes_max, &context)?;
         self.context = context;
         Ok(())
     }
@@ -490,7 +490,7 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn signal<S: Signal>(&mut self, signal: S, key: impl Into<String>) -> Result<()> {
-        let limit = self.engine.settings().payload_bytes_max;
+        let limit = self.engine.settings().limits.payload_bytes_max;
         let signal = crate::api::prepare_signal(&signal, key.into(), limit).map_err(Error::permanent);
         let signal = signal.inspect_err(|error| {
             self.ignored.remember("a signal", error, self.place.step_name(), &self.place.run.source);
@@ -809,7 +809,7 @@ impl Emit<'_> {
 
     /// The error if its runs would exceed the maximum depth.
     fn depth_exceeded(&self) -> Option<Error> {
-        let (depth, limit) = (self.depth, self.engine.settings().depth_max);
+        let (depth, limit) = (self.depth, self.engine.settings().limits.depth_max);
         if depth <= limit {
             return None;
         }
@@ -848,8 +848,8 @@ impl Emit<'_> {
         let EmittedMessage { topic, payload, of, requires_handler, .. } = self.message;
         let what = || format!("a message for topic `{topic}`");
         let payload = payload.map_err(|error| Unstorable::in_step(step, error))?;
-        let payload = payload::storable(payload, settings.payload_bytes_max, what)?;
-        let limit = settings.context_bytes_max;
+        let payload = payload::storable(payload, settings.limits.payload_bytes_max, what)?;
+        let limit = settings.limits.context_bytes_max;
         let wait = self.wait.filter(|plan| self.has_choice && !plan.is_default());
         let wait = match wait {
             Some(plan) => {

@@ -385,7 +385,12 @@ async fn command_whose_program_has_ended_waits_for_the_next_one() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn event_that_makes_the_state_too_large_fails_its_command_and_says_what_to_do() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Decider<Deliver>>().payload_bytes_max(100).start().await?;
+    let scoop = db
+        .scoop()
+        .only::<Decider<Deliver>>()
+        .limits(scoop::Limits::default().payload_bytes_max(100))
+        .start()
+        .await?;
     let large = |shelf| Deliver { shelf, units: 1_000_000_000_000 };
     // Four of them fit.
     let sent = scoop.launch_all((0..6).map(|_| large(1)).chain([large(2)])).await?;

@@ -170,7 +170,12 @@ mod limits {
     #[tokio::test(flavor = "multi_thread")]
     async fn unstorable_element_is_refused_by_its_key_and_changes_nothing() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<RootHandler>().context_bytes_max(100).start().await?;
+        let scoop = db
+            .scoop()
+            .only::<RootHandler>()
+            .limits(scoop::Limits::default().context_bytes_max(100))
+            .start()
+            .await?;
         let refused = scoop.launch(Root).with(Bulk("x".repeat(200))).await;
         let Err(RuntimeError::ContextTooLarge { limit: 100, largest, .. }) = refused else {
             panic!("it is too large");

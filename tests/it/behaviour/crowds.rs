@@ -85,7 +85,9 @@ async fn record_of_a_failing_crowd_beside_good_children_grows_with_their_number(
 async fn beginning_and_end_of_long_error_texts_are_on_record() -> Result<()> {
     for (bytes_max, of_each) in [(None, 16_000), (Some(1_000), 8_000)] {
         let db = Database::new().await;
-        let builder = bytes_max.into_iter().fold(db.scoop(), scoop::Builder::failure_text_bytes_max);
+        let builder = db.scoop().limits(
+            bytes_max.into_iter().fold(scoop::Limits::default(), scoop::Limits::failure_text_bytes_max),
+        );
         let crowd = Gather { failing: 30, good: 10, text_bytes: 1_000_000 };
         let (failure, written) = failed(builder, &db, crowd).await?;
         let said = &failure.root_causes()[0].message;

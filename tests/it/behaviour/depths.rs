@@ -113,7 +113,7 @@ async fn a_run_four_hundred_levels_down_can_be_cancelled() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_launch_beyond_the_greatest_depth_fails_with_saga_step_and_limit() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Miner>().depth_max(3).start().await?;
+    let scoop = db.scoop().only::<Miner>().limits(scoop::Limits::default().depth_max(3)).start().await?;
     let allowed = ends(&scoop.launch(Dig { levels_left: 2, fails: false }).await?).await?;
     assert_eq!(allowed, Outcome::Committed);
 

@@ -343,7 +343,8 @@ mod payloads {
     #[tokio::test(flavor = "multi_thread")]
     async fn oversized_payload_is_refused_at_its_origin() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Echo>().payload_bytes_max(20).start().await?;
+        let scoop =
+            db.scoop().only::<Echo>().limits(scoop::Limits::default().payload_bytes_max(20)).start().await?;
         let refused = scoop.launch(Text("x".repeat(19))).await.err().expect("it is 21 bytes with its quotes");
         assert!(matches!(refused, RuntimeError::TooLarge { bytes: 21, limit: 20, .. }), "{refused}");
         assert_eq!(db.history().await.rows().len(), 0);

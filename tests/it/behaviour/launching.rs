@@ -52,7 +52,12 @@ async fn a_message_launched_in_a_transaction_is_gone_when_that_rolls_back() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn all_of_many_messages_are_launched_or_none() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<RootHandler>().payload_bytes_max(50).start().await?;
+    let scoop = db
+        .scoop()
+        .only::<RootHandler>()
+        .limits(scoop::Limits::default().payload_bytes_max(50))
+        .start()
+        .await?;
     let roots = scoop.launch_all((0..100).map(|_| Root)).await?;
     for root in &roots {
         assert_eq!(root.ends().await?, Outcome::Committed);

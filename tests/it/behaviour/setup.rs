@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::{RuntimeError, SetupError};
+use scoop::{Limits, RuntimeError, SetupError};
 
 use super::*;
 use crate::support::Database;
@@ -110,7 +110,8 @@ async fn mistakes(builder: scoop::Builder) -> Vec<SetupError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_mistakes_of_a_program_are_reported_at_once() {
-    let builder = Scoop::builder().schema("Not\nGood").concurrency(0).payload_bytes_max(0);
+    let builder =
+        Scoop::builder().schema("Not\nGood").concurrency(0).limits(Limits::default().payload_bytes_max(0));
     let builder = builder.only::<RootHandler>().only::<Namesake>().only::<Needy>().provide(ChildHandler);
     let builder = builder.only::<RootHandler>();
     let found = mistakes(builder).await;
@@ -177,9 +178,9 @@ async fn former_name_claimed_twice_is_refused() {
 /// The largest value of each numeric setting, with times that are not [`Duration::MAX`], too, which has a meaning of its own.
 fn at_the_maximum(builder: scoop::Builder, time: Duration) -> scoop::Builder {
     let keep = scoop::Keep::default().committed(time).rolled_back(time).unique_keys(time).every(time);
-    let builder = builder.concurrency(usize::MAX).depth_max(usize::MAX).patience(time).poll_interval(time);
-    let builder = builder.payload_bytes_max(usize::MAX).context_bytes_max(usize::MAX).keep(keep);
-    builder.failure_text_bytes_max(usize::MAX)
+    let builder = builder.concurrency(usize::MAX).patience(time).poll_interval(time);
+    let limits = Limits::default().payload_bytes_max(usize::MAX).context_bytes_max(usize::MAX);
+    builder.keep(keep).limits(limits.failure_text_bytes_max(usize::MAX).depth_max(usize::MAX))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,8 +206,9 @@ async fn program_with_all_settings_at_their_maximum_runs_its_sagas() -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_below_their_minimum_are_refused_by_name_and_bound() {
     let keep = scoop::Keep::default().committed(Duration::ZERO).every(Duration::ZERO);
-    let builder = Scoop::builder().concurrency(0).depth_max(0).poll_interval(Duration::from_micros(999));
-    let builder = builder.payload_bytes_max(0).context_bytes_max(0).failure_text_bytes_max(255).keep(keep);
+    let builder = Scoop::builder().concurrency(0).poll_interval(Duration::from_micros(999)).keep(keep);
+    let limits = Limits::default().payload_bytes_max(0).context_bytes_max(0).failure_text_bytes_max(255);
+    let builder = builder.limits(limits.depth_max(0));
     let shown = RuntimeError::Setup(mistakes(builder.patience(Duration::ZERO)).await).to_string();
     for mistake in [
         "concurrency must be >= 1",

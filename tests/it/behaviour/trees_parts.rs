@@ -197,7 +197,11 @@ impl Shoving {
 #[tokio::test(flavor = "multi_thread")]
 async fn oldest_failures_beyond_4_mib_are_left_out_of_a_tree() -> Result<()> {
     let db = Database::new().await;
-    let builder = db.scoop().only::<Crowding>().only::<Shoving>().failure_text_bytes_max(200_000);
+    let builder = db
+        .scoop()
+        .only::<Crowding>()
+        .only::<Shoving>()
+        .limits(scoop::Limits::default().failure_text_bytes_max(200_000));
     let scoop = builder.start().await?;
     let root = scoop.launch(Crowd { members: 50 }).await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));

@@ -179,7 +179,7 @@ impl Working {
         let written = boundary::run(source, || entity.write(state.get()))?;
         let written =
             written.map_err(|error| Failure::new("EntityState", format!("{}: {error}", what()), source))?;
-        let storable = storable(written, engine.settings.payload_bytes_max, what);
+        let storable = storable(written, engine.settings.limits.payload_bytes_max, what);
         storable.map_err(|error| Error::from(error).to_failure(source))
     }
 }
@@ -260,7 +260,7 @@ impl DecisionInBatch<'_> {
         if let Some(decided) = self.call(state.get())? {
             apply = decided.apply.map(Held::new);
             returned.emissions.extend(decided.message.map(|message| self.emission(message)).transpose()?);
-            let limit = self.engine.settings.payload_bytes_max;
+            let limit = self.engine.settings.limits.payload_bytes_max;
             let what = || format!("the decision of saga `{}`", saga.definition.saga);
             let reply = decided.reply.map(|reply| storable(reply, limit, what)).transpose();
             let reply = reply.map_err(|error| self.failed(error))?;
@@ -364,8 +364,8 @@ impl DecisionInBatch<'_> {
         let DecidedMessage { topic, payload, required } = message;
         let what = || format!("a message for topic `{topic}`");
         let payload =
-            storable(payload, settings.payload_bytes_max, what).map_err(|error| self.failed(error))?;
-        let (depth, limit) = (run.lineage.ids().len(), settings.depth_max);
+            storable(payload, settings.limits.payload_bytes_max, what).map_err(|error| self.failed(error))?;
+        let (depth, limit) = (run.lineage.ids().len(), settings.limits.depth_max);
         if depth > limit {
             let saga = self.undecided.saga.definition.saga.to_string();
             let step = self.with_call(|call| call.step().to_owned())?;

@@ -416,7 +416,7 @@ async fn run_user_code(
         None => Ok(returned),
     });
     let outcome = outcome.and_then(|returned| {
-        let limit = engine.settings.payload_bytes_max;
+        let limit = engine.settings.limits.payload_bytes_max;
         let what = || format!("what step `{}` returned", call.step());
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
         let output = output.map_err(|error| Failed::Error(error.into()))?;

@@ -79,7 +79,7 @@ impl Scope<'_> {
     fn keep_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
         let CallSite { run, definition, step, .. } = self.place;
         let handler = &definition.saga;
-        let limit = self.engine.settings().payload_bytes_max;
+        let limit = self.engine.settings().limits.payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
         let answer = Json::to_value(&answer);
         let answer = answer.map_err(|why| Unstorable::reply(StepName { saga: handler, step }, why))?;
