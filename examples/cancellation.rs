@@ -8,8 +8,10 @@
 
 use std::time::Duration;
 
+use scoop::Handle;
 use scoop::prelude::*;
-use scoop::{CancelAnswer, Handle, RunInfo, RunState};
+use scoop::requests::CancelAnswer;
+use scoop::tree::{RunInfo, RunState};
 
 #[derive(Message, Serialize, Deserialize)]
 struct FilmShot {

@@ -5,8 +5,9 @@
 //! cargo run --example child_failures
 //! ```
 
+use scoop::ChildOutcome;
 use scoop::prelude::*;
-use scoop::{ChildOutcome, RunState};
+use scoop::tree::RunState;
 
 #[derive(Message, Serialize, Deserialize)]
 struct PartyPlan {

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use scoop::RuntimeError;
 use scoop::operate::OperateExt as _;
 use scoop::operate::WaitKind;
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
-use scoop::{PauseTarget, RuntimeError};
 
 #[derive(Message, Serialize, Deserialize)]
 struct StatementDue {

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use scoop::prelude::*;
-use scoop::{FailedCompensation, Handle, RepairAnswer, RunId};
+use scoop::requests::{FailedCompensation, RepairAnswer};
+use scoop::{Handle, RunId};
 
 #[derive(Message, Serialize, Deserialize)]
 struct OrderPlaced {

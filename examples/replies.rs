@@ -6,8 +6,9 @@
 //! cargo run --example replies
 //! ```
 
+use scoop::RuntimeError;
+use scoop::errors::NoResult;
 use scoop::prelude::*;
-use scoop::{NoResult, RuntimeError};
 
 /// The reply is the price of the whole trip.
 #[derive(Message, Serialize, Deserialize)]

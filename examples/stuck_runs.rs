@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use scoop::prelude::*;
-use scoop::{HierarchyId, RunState, Status};
+use scoop::tree::RunState;
+use scoop::{HierarchyId, Status};
 use sqlx::AssertSqlSafe;
 
 #[derive(Message, Serialize, Deserialize)]

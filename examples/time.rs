@@ -7,8 +7,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::Tree;
 use scoop::prelude::*;
+use scoop::tree::Tree;
 
 #[derive(Message, Serialize, Deserialize)]
 struct TrialBegun {

@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use scoop::prelude::*;
-use scoop::{RollbackAnswer, RunState};
+use scoop::requests::RollbackAnswer;
+use scoop::tree::RunState;
 
 #[derive(Message, Serialize, Deserialize)]
 struct FurnitureOrdered {

@@ -11,8 +11,9 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::{get, post};
+use scoop::Caller;
+use scoop::entities::CommandState;
 use scoop::prelude::*;
-use scoop::{Caller, CommandState};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use uuid::Uuid;
@@ -126,7 +127,7 @@ impl ReserveStock {
 
 /// A table that was there before, as entities.
 mod existing {
-    use scoop::SqlEntity;
+    use scoop::entities::SqlEntity;
     use sqlx::PgConnection;
 
     use super::*;

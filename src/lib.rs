@@ -24,20 +24,69 @@ pub use scoop_runtime::simulation;
 #[cfg(feature = "testing")]
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
-    ArchiveBatch, BadCursor, Bar, BarKind, Builder, CancelAnswer, CancellationRequest, Child, ChildOutcome,
-    Command, CommandHandle, CommandState, Decider, Drained, Emit, EndedPause, EngineState, EntityEvent,
-    EntityEvents, EntityNotRebuilt, EntityState, Failed, FailedCompensation, FailedOutcome, FailedStep,
-    Handle, HandlerLimits, Health, HierarchyId, Intervention, IntoPauseTarget, Keep, KeptHierarchies, Launch,
-    LaunchAll, LaunchUntyped, Limit, Limits, ListCursor, ListRequest, Migrate, Named, NoResult, Outcome,
-    Pause, PauseTarget, Paused, Prune, Pruned, Rate, ReadTree, RebuildEntities, RebuiltEntities, Redeliver,
-    Redelivered, RelaunchAnswer, RepairAnswer, Reply, Request, Resume, Retire, Retired, Retry, RetryTarget,
-    RollbackAnswer, RollbackFailure, RunCursor, RunEvent, RunId, RunInfo, RunPhase, RunRequest, RunState,
-    RunningStep, RuntimeError, Saga, Scoop, Scope, SendSignal, SetPause, SetupError, SignalAnswer, SqlEntity,
-    Status, Step, StepEnd, StopSignal, StuckRun, Subscribed, Tick, Tree, Undeletable, UnhandledMessage,
-    UniqueLaunch, WaitingMember, Wanted, When, migrate, migration_files,
+    Builder, Child, ChildOutcome, Command, Decider, Failed, FailedOutcome, Handle, HandlerLimits,
+    HierarchyId, Limit, Limits, Named, Outcome, Rate, Reply, Retry, RetryTarget, RollbackFailure, RunId,
+    RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick,
+    WaitingMember, Wanted,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
+
+/// The report of a hierarchy, as [`Handle::tree`] reads it.
+pub mod tree {
+    pub use scoop_runtime::{
+        Bar, BarKind, CancellationRequest, ReadTree, RunEvent, RunInfo, RunState, Tree, UnhandledMessage,
+    };
+}
+
+/// Pauses of sagas, topics or everything: [`Scoop::pause`].
+pub mod pauses {
+    pub use scoop_runtime::{
+        Drained, EndedPause, IntoPauseTarget, Pause, PauseTarget, Paused, Resume, SetPause,
+    };
+}
+
+/// For how long finished hierarchies are kept, and what gets them before: [`Keep`](retention::Keep).
+pub mod retention {
+    pub use scoop_runtime::{ArchiveBatch, Keep, KeptHierarchies, Prune, Pruned, Undeletable};
+}
+
+/// Requests of operators, their answers, and the runs that wait for one.
+pub mod requests {
+    pub use scoop_runtime::{
+        BadCursor, CancelAnswer, FailedCompensation, Intervention, ListCursor, ListRequest, Redeliver,
+        Redelivered, RelaunchAnswer, RepairAnswer, Request, Retire, Retired, RollbackAnswer, RunRequest,
+        SignalAnswer, StuckRun,
+    };
+}
+
+/// States and events of entities, and the results of their commands.
+pub mod entities {
+    pub use scoop_runtime::{
+        CommandHandle, CommandState, EntityEvent, EntityEvents, EntityNotRebuilt, EntityState,
+        RebuildEntities, RebuiltEntities, SqlEntity,
+    };
+}
+
+/// Launches and signals about to be made, and their options.
+pub mod launch {
+    pub use scoop_runtime::{Emit, Launch, LaunchAll, LaunchUntyped, SendSignal, UniqueLaunch, When};
+}
+
+/// Errors besides [`RuntimeError`].
+pub mod errors {
+    pub use scoop_runtime::{FailedStep, NoResult, SetupError};
+}
+
+/// Whether a program works: [`Scoop::health`].
+pub mod health {
+    pub use scoop_runtime::{EngineState, Health, RunningStep};
+}
+
+/// Making the tables without a program.
+pub mod migration {
+    pub use scoop_runtime::{Migrate, migrate, migration_files};
+}
 
 pub mod guide;
 

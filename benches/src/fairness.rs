@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use scoop::Scoop;
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
-use scoop::{PauseTarget, Scoop};
 
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};

@@ -2,8 +2,9 @@
 //! limits by key that are always reached, by one with a rate that is never reached, by key or not, with a third of the runs at
 //! each priority, and beside a paused handler with pending runs. And launches to a queue with a limit that is never reached.
 
+use scoop::Builder;
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
-use scoop::{Builder, PauseTarget};
 
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};

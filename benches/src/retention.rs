@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use scoop::Keep;
+use scoop::retention::Keep;
 
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};

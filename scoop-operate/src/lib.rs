@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::internal::Tables;
-pub use scoop_runtime::{QueueLength, RegisteredHandler};
+pub use scoop_runtime::{QueueLength, RegisteredHandler, RunCursor};
 use scoop_runtime::{RuntimeError, Scoop};
 
 pub use self::contents::Content;

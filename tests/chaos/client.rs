@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use scoop::prelude::*;
-use scoop::{CancelAnswer, RollbackAnswer};
+use scoop::requests::{CancelAnswer, RollbackAnswer};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

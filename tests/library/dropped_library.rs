@@ -1,7 +1,8 @@
 //! A program that depends on the library, and does not refer to it: the linker drops its sagas.
 
+use sagas::RuntimeError;
+use sagas::errors::SetupError;
 use sagas::prelude::*;
-use sagas::{RuntimeError, SetupError};
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(crate = sagas)]

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
-use scoop::{EventKind, InMemory, PauseTarget};
+use scoop::{EventKind, InMemory};
 
 #[derive(Message, Serialize, Deserialize)]
 struct Order {

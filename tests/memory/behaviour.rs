@@ -70,9 +70,11 @@ mod types_changed;
 #[path = "../it/behaviour/untyped.rs"]
 mod untyped;
 
+use scoop::RuntimeError;
 use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
-use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
+use scoop::requests::{CancelAnswer, RollbackAnswer};
+use scoop::tree::{RunInfo, RunState, Tree};
 
 use crate::support::messages::*;
 use crate::support::{

@@ -23,7 +23,8 @@ mod jumps;
 mod loops;
 
 use scoop::prelude::*;
-use scoop::{CancelAnswer, RunInfo, RunState};
+use scoop::requests::CancelAnswer;
+use scoop::tree::{RunInfo, RunState};
 
 use crate::support::messages::*;
 use crate::support::{

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, ready};
 use scoop::prelude::*;
-use scoop::{CancelAnswer, Failed, InMemory, Outcome, RollbackAnswer, RuntimeError};
+use scoop::requests::{CancelAnswer, RollbackAnswer};
+use scoop::{Failed, InMemory, Outcome, RuntimeError};
 use scoop_runtime::simulation::{FaultLink, Process};
 
 #[derive(Message, Serialize, Deserialize)]

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use scoop::prelude::*;
-use scoop::{CancelAnswer, EventKind, InMemory, RollbackAnswer};
+use scoop::requests::{CancelAnswer, RollbackAnswer};
+use scoop::{EventKind, InMemory};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use scoop::RuntimeError;
 use scoop::prelude::*;
-use scoop::{CancelAnswer, RollbackAnswer, RuntimeError};
+use scoop::requests::{CancelAnswer, RollbackAnswer};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{Connection, PgPool};
 
@@ -290,7 +291,7 @@ async fn nothing_is_left_behind_in_a_session() -> Result<()> {
 }
 
 mod mistakes {
-    use scoop::SetupError;
+    use scoop::errors::SetupError;
 
     use super::*;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use scoop::launch::Emit as Emitting;
 use scoop::prelude::*;
-use scoop::{Child, ChildOutcome, Emit as Emitting};
+use scoop::{Child, ChildOutcome};
 use uuid::Uuid;
 
 use crate::scenario::{Emit, End, HANDLERS, Script, Turn};
@@ -389,7 +390,7 @@ pub(crate) async fn launch_from_outside(
 
 async fn outside<M: Message>(
     emit: &Emit,
-    launch: scoop::Launch<M>,
+    launch: scoop::launch::Launch<M>,
 ) -> Result<scoop::Handle, scoop::RuntimeError> {
     timed!(launch, emit).await
 }

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::pending;
+use scoop::entities::{CommandHandle, CommandState};
 use scoop::prelude::*;
-use scoop::{CommandHandle, CommandState, Decider, Handle, InMemory, Keep, Outcome};
+use scoop::retention::Keep;
+use scoop::{Decider, Handle, InMemory, Outcome};
 use scoop_runtime::simulation::{self, Bug, EntityEvent, Process, inject_bug};
 
 use crate::act::PLANNED;

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, pending};
-use scoop::{Builder, InMemory, Keep, RuntimeError, Scoop};
+use scoop::retention::Keep;
+use scoop::{Builder, InMemory, RuntimeError, Scoop};
 use scoop_audit::audit_rows;
 use scoop_runtime::simulation::{self, Bug, FaultLink, Process, inject_bug};
 

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use scoop::prelude::*;
-use scoop::{Builder, EventKind, Handle, Keep, Lineage};
+use scoop::retention::Keep;
+use scoop::{Builder, EventKind, Handle, Lineage};
 use uuid::Uuid;
 
 use crate::crew::{Crew, Fate, Small};

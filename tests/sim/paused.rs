@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use scoop::pauses::{Pause, PauseTarget};
 use scoop::prelude::*;
-use scoop::{Builder, Handle, Outcome, Pause, PauseTarget};
+use scoop::{Builder, Handle, Outcome};
 use scoop_audit::LoggedPause;
 
 use crate::crew::{Crew, Fate, Small};

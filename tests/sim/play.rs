@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::{FailedCompensation, InMemory, Keep, LoggedEvent, RowState, Scoop, WorkingRun};
+use scoop::requests::FailedCompensation;
+use scoop::retention::Keep;
+use scoop::{InMemory, LoggedEvent, RowState, Scoop, WorkingRun};
 use scoop_audit::{Log, Violation, audit_rows};
 use scoop_runtime::simulation::{self, Process, Subscription, Tables};
 use tokio::task::JoinSet;

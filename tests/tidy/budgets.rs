@@ -23,14 +23,15 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // The calls of scoop-operate have longer paths than those of one large type.
     ("Rust lines of scoop-cli", 4_983, 3_300),
     ("Rust lines of scoop-web", 3_841, 3_000),
-    ("Rust lines of scoop-saga", 101, 100),
+    // Its names are in modules by subject.
+    ("Rust lines of scoop-saga", 132, 100),
     ("Rust lines of scoop-audit", 1_991, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     ("SQL lines", 6_082, 4_200),
     ("columns of run", 38, 38),
     ("indexes of run", 8, 8),
     ("storage operations", 117, 75),
-    ("names at the root of the facade", 164, 100),
+    ("names at the root of the facade", 98, 100),
     ("public methods of Scoop", 51, 18),
     ("bytes of ARCHITECTURE.md", 15_000, 15_000),
 ];

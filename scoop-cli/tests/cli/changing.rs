@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use expect_test::expect;
 use scoop::operate::OperateExt as _;
-use scoop::{Outcome, PauseTarget, RunPhase, RunState, Tree};
+use scoop::pauses::PauseTarget;
+use scoop::tree::{RunState, Tree};
+use scoop::{Outcome, RunPhase};
 use scoop_test_support::{Ends as _, eventually};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 

@@ -1,7 +1,7 @@
 //! `doctor`, `topology` and `migrate`.
 
 use expect_test::expect;
-use scoop::PauseTarget;
+use scoop::pauses::PauseTarget;
 use scoop_embedded::Embedded;
 
 use crate::support::{OTHER_WORKER, Order, Orders, Payments, Plan, Shop, program, ran};
@@ -186,7 +186,7 @@ async fn doctor_names_slow_statements_if_the_server_has_statistics_of_them() {
     let server = Embedded::builder().setting("shared_preload_libraries", "pg_stat_statements").start();
     let server = server.await.unwrap();
     let pool = sqlx::PgPool::connect_with(server.connect_options()).await.unwrap();
-    scoop::migrate(&pool).await.unwrap();
+    scoop::migration::migrate(&pool).await.unwrap();
     let doctor = async || {
         let mut command = program(&["doctor", "--json", "--verbose"]);
         command.env("DATABASE_URL", server.url());

@@ -48,7 +48,7 @@ async fn server_that_requires_tls_is_reached_by_the_parameters_of_the_url() {
     let address = address();
     let embedded = Embedded::builder().setting("listen_addresses", &*address).start().await.unwrap();
     let server = PgPool::connect_with(embedded.connect_options()).await.unwrap();
-    scoop::migrate(&server).await.unwrap();
+    scoop::migration::migrate(&server).await.unwrap();
     let certificate = encrypt(&server, &address).await;
     let certificate = certificate.0.to_str().unwrap();
     let runs = async |parameters: &str, variables: &[(&str, &str)]| {

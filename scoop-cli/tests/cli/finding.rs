@@ -496,7 +496,7 @@ async fn missing_things_are_named_and_have_an_exit_code() {
     "#]]);
     shop.run(&["runs", "--schema", "elsewhere"]).await.shows(expect![[r#"
         exit 1
-        2> error: schema `elsewhere` has no tables of scoop: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, or call `scoop::migrate`, or name the schema of those that run (`.schema(..)`), or connect to their database
+        2> error: schema `elsewhere` has no tables of scoop: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, or call `scoop::migration::migrate`, or name the schema of those that run (`.schema(..)`), or connect to their database
         2> hint: `scoop migrate` makes the tables
     "#]]);
 }

@@ -3,8 +3,10 @@
 use std::process::Stdio;
 
 use expect_test::Expect;
+use scoop::Builder;
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
-use scoop::{Builder, PauseTarget, RunState, Tree};
+use scoop::tree::{RunState, Tree};
 use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
 use sqlx::ConnectOptions as _;

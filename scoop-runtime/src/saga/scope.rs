@@ -234,7 +234,7 @@ impl<'a> Scope<'a> {
     /// # Errors
     ///
     /// If the message cannot be written as JSON, is too large, or contains a NUL character; if its runs would
-    /// exceed [`Builder::depth_max`](crate::Builder::depth_max); or if the step declares its launches without it. A step that ignores such an error fails with it when it ends.
+    /// exceed [`Limits::depth_max`](crate::Limits::depth_max); or if the step declares its launches without it. A step that ignores such an error fails with it when it ends.
     ///
     /// # Cancel safety
     ///

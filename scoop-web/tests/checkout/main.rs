@@ -24,7 +24,8 @@ mod tables;
 use std::path::{Path, PathBuf};
 
 use scoop::operate::OperateExt as _;
-use scoop::{Handle, Outcome, RunPhase, RunState, Scoop, Tree};
+use scoop::tree::{RunState, Tree};
+use scoop::{Handle, Outcome, RunPhase, Scoop};
 use scoop_test_support::Ends as _;
 use scoop_test_support::postgres::Database;
 use scoop_web::Options;

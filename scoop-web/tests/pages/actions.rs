@@ -2,7 +2,8 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use scoop::{Outcome, RunState};
+use scoop::Outcome;
+use scoop::tree::RunState;
 use scoop_test_support::Ends as _;
 use scoop_web::Options;
 
@@ -36,7 +37,7 @@ async fn committed_run_is_rolled_back() {
     let order = shop.order(Plan::Commit).await;
     let answer = acted(&shop, "rollback", &order.id().to_string()).await;
     assert!(answer.ends_with("action=rollback&answer=accepted"), "{answer}");
-    let undone = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_));
+    let undone = |tree: &scoop::tree::Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_));
     order.comes_to(undone).await.unwrap();
     let again = acted(&shop, "rollback", &order.id().to_string()).await;
     shop.get(&again).await.has("already rolled back");
@@ -67,7 +68,7 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
         let answer = acted(&shop, action, &run.to_string()).await;
         assert_eq!(answer, format!("/runs/{run}?action={action}&answer=accepted"));
         if ends {
-            let undone = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_));
+            let undone = |tree: &scoop::tree::Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_));
             order.comes_to(undone).await.unwrap();
         }
         let done = shop.scoop.interventions(order.id()).await.unwrap();
@@ -174,7 +175,7 @@ async fn run_above_one_that_failed_again_leads_to_that_and_cannot_be_cancelled()
     let tree = order.tree().await.unwrap();
     let (run, child) = (tree.roots()[0].id(), tree.roots()[0].children[0].id());
     acted(&shop, "retry", &child.to_string()).await;
-    let rests = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_));
+    let rests = |tree: &scoop::tree::Tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_));
     order.comes_to(rests).await.unwrap();
     let link = format!("/runs/{child}\">{child}</a>");
     shop.get(&format!("/runs/{run}"))

@@ -1,7 +1,9 @@
 //! The pages in a browser: every page and action, live updates, a narrow window, dark colors, the keyboard.
 
+use scoop::Handle;
 use scoop::operate::OperateExt as _;
-use scoop::{Handle, PauseTarget, RunState, Tree};
+use scoop::pauses::PauseTarget;
+use scoop::tree::{RunState, Tree};
 use scoop_test_support::{Ends as _, eventually};
 use scoop_web::Options;
 use serde_json::json;

@@ -1,8 +1,9 @@
 //! The failures by code, and the pages of the inbox.
 
 use axum::http::StatusCode;
+use scoop::RunPhase;
 use scoop::operate::OperateExt as _;
-use scoop::{RunPhase, RunState, Tree};
+use scoop::tree::{RunState, Tree};
 use scoop_test_support::Ends as _;
 
 use crate::shop::{Plan, Shop};

@@ -1,7 +1,8 @@
 //! Texts of users on all pages: hostile ones are escaped, and long ones are cut.
 
 use axum::http::StatusCode;
-use scoop::{PauseTarget, RunState};
+use scoop::pauses::PauseTarget;
+use scoop::tree::RunState;
 use scoop_test_support::{Ends as _, eventually};
 
 use crate::shop::{Plan, Shop};

@@ -1,8 +1,9 @@
 //! Requests about several runs at once.
 
 use axum::http::StatusCode;
+use scoop::Handle;
 use scoop::operate::OperateExt as _;
-use scoop::{Handle, RunState, Tree};
+use scoop::tree::{RunState, Tree};
 use scoop_test_support::Ends as _;
 
 use crate::browser::{Colors, Window};

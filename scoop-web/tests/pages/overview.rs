@@ -1,7 +1,7 @@
 //! The overview: its figures, its first load, and what it leaves out.
 
 use axum::http::StatusCode;
-use scoop::RunState;
+use scoop::tree::RunState;
 use scoop_test_support::Ends as _;
 use scoop_web::Options;
 
@@ -19,7 +19,7 @@ async fn overview_counts_runs_and_lists_failures_and_workers() {
         .lacks("in force")
         .has("sold-out: none left")
         .has("<span class=\"phase good\">alive</span>");
-    shop.scoop.pause(scoop::PauseTarget::Everything).await.unwrap();
+    shop.scoop.pause(scoop::pauses::PauseTarget::Everything).await.unwrap();
     let order = Order { plan: Plan::Commit, card: CARD.into() };
     shop.scoop.launch(order).await.unwrap();
     let stuck = "UPDATE scoop.run SET state = 'stuck', reason = 'a test' WHERE id = (

@@ -39,7 +39,7 @@ async fn everything_is_paused_and_resumed() {
     assert_eq!(shop.post("/pause?everything=1", &fields).await.location(), "/topology");
     shop.get("/topology").await.lacks("new runs only");
     let pauses = shop.scoop.pauses().await.unwrap();
-    assert_eq!((pauses.len(), &pauses[0].target), (1, &scoop::PauseTarget::Everything));
+    assert_eq!((pauses.len(), &pauses[0].target), (1, &scoop::pauses::PauseTarget::Everything));
     assert!(pauses[0].until.is_some());
     shop.get("/topology").await.has("saga orders, paused").has("saga parcels, paused").has("maintenance");
     assert!(shop.get("/pause?everything=1").await.text.contains("maxlength=\"1000\""));

@@ -1,7 +1,8 @@
 //! Codes that are given and codes that follow from names; two types with one keep the program from
 //! starting.
 #![deny(warnings)]
-use scoop::{RuntimeError, SetupError};
+use scoop::RuntimeError;
+use scoop::errors::SetupError;
 
 #[derive(Debug, thiserror::Error, serde::Serialize, serde::Deserialize, scoop::FailureCode)]
 #[error("out of stock")]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::PauseTarget;
+use scoop::pauses::PauseTarget;
 
 use super::*;
 use crate::support::Database;

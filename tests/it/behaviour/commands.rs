@@ -1,6 +1,8 @@
 //! Commands and entities: decisions, their order, failures, and what clients see.
 
-use scoop::{CommandState, Decider, NoResult};
+use scoop::Decider;
+use scoop::entities::CommandState;
+use scoop::errors::NoResult;
 
 use super::*;
 use crate::support::{Database, Notes, eventually, warnings};

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use scoop::{Caller, CommandState, ContextKey, Decider, NoResult, Unauthorized};
+use scoop::entities::CommandState;
+use scoop::errors::NoResult;
+use scoop::{Caller, ContextKey, Decider, Unauthorized};
 
 use super::*;
 use crate::support::{Database, Notes};

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use scoop::{Handle, RepairAnswer, Request, RunId, SignalAnswer};
+use scoop::requests::{RepairAnswer, Request, SignalAnswer};
+use scoop::{Handle, RunId};
 
 use super::*;
 use crate::support::Database;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::PauseTarget;
+use scoop::pauses::PauseTarget;
 
 use super::*;
 use crate::support::{Database, eventually};

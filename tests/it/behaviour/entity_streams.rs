@@ -108,7 +108,8 @@ async fn events_of_a_key_are_read_page_by_page_with_their_types() -> Result<()> 
     }
     let first = scoop.entity_events::<Account>(7).limit(3).await?;
     let rest = scoop.entity_events::<Account>(7).after(3).limit(3).await?;
-    let versions = |page: &[scoop::EntityEvent]| page.iter().map(|event| event.version).collect::<Vec<_>>();
+    let versions =
+        |page: &[scoop::entities::EntityEvent]| page.iter().map(|event| event.version).collect::<Vec<_>>();
     assert_eq!((versions(&first), versions(&rest)), (vec![1, 2, 3], vec![4]));
     assert_eq!(scoop.entity_events::<Account>(7).after(4).await?, []);
     assert!(first.is_sorted_by_key(|event| event.at));

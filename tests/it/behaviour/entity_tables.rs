@@ -1,6 +1,8 @@
 //! Entities whose states are in tables of the user: existing rows become entities without a migration.
 
-use scoop::{CommandState, Decider, SetupError, SqlEntity};
+use scoop::Decider;
+use scoop::entities::{CommandState, SqlEntity};
+use scoop::errors::SetupError;
 use sqlx::PgConnection;
 
 use super::*;

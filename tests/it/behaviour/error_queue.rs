@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{Failed, FailedOutcome, RepairAnswer};
+use scoop::requests::RepairAnswer;
+use scoop::{Failed, FailedOutcome};
 
 use super::*;
 use crate::support::{Database, Notes, eventually};

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use scoop::operate::{Delay, Explanation, RunExplanation, WaitKind, WaitReason};
-use scoop::{EventKind, RepairAnswer, RunPhase};
+use scoop::requests::RepairAnswer;
+use scoop::{EventKind, RunPhase};
 
 use super::*;
 use crate::support::{Database, Gate, eventually};
@@ -313,7 +314,7 @@ async fn failed_rollback_is_listed_and_counted_until_it_is_settled() -> Result<(
     assert_eq!(scoop.resolve(run.run, "by hand").await?, RepairAnswer::Accepted);
     assert_eq!(listed().await?, (vec![], vec![]));
     let tree = item.tree().await?;
-    assert_eq!(tree.roots()[0].events.last().map(scoop::RunEvent::word), Some("resolved"), "{tree}");
+    assert_eq!(tree.roots()[0].events.last().map(scoop::tree::RunEvent::word), Some("resolved"), "{tree}");
     scoop.shutdown().await?;
     Ok(())
 }
@@ -340,7 +341,7 @@ async fn rollback_that_an_operator_skipped_or_resolved_is_listed_and_explained_a
         let listed = scoop.operate().runs().list().state(RunPhase::RolledBack).await?.runs;
         assert_eq!((listed[0].run, listed[0].settled().as_deref()), (run, Some(settled)));
         assert!(listed[0].about().starts_with(&format!("{settled}; ")), "{}", listed[0].about());
-        let marks = tree.timeline().into_iter().filter(|bar| bar.kind == scoop::BarKind::Intervention);
+        let marks = tree.timeline().into_iter().filter(|bar| bar.kind == scoop::tree::BarKind::Intervention);
         assert_eq!(marks.map(|bar| bar.name).collect::<Vec<_>>(), [decision], "{tree}");
     }
     scoop.shutdown().await?;

@@ -89,7 +89,10 @@ mod of_a_rollback {
         .await;
         let root = heir.find(root.id()).await?;
         assert_eq!(root.ends().await?, Outcome::Committed);
-        assert_eq!(heir.rollback(root.id(), "it came back").await?, scoop::RollbackAnswer::Accepted);
+        assert_eq!(
+            heir.rollback(root.id(), "it came back").await?,
+            scoop::requests::RollbackAnswer::Accepted
+        );
         way_back.arrivals(1).await;
 
         // Now it comes back to life, with an epoch that a fresh row would come to as well.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use scoop::operate::RunCursor;
 use scoop::operate::{RunPage, WaitKind};
-use scoop::{Handle, RunCursor, RunPhase};
+use scoop::{Handle, RunPhase};
 
 use super::*;
 use crate::support::{Database, Gate};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use scoop::{Handle, RepairAnswer, Status, StuckRun};
+use scoop::requests::{RepairAnswer, StuckRun};
+use scoop::{Handle, Status};
 use uuid::Uuid;
 
 use super::*;
@@ -277,7 +278,7 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
          FROM unnest('{infinity,infinity,9999-12-31,now,4713-01-01 BC}'::text[]) at",
     )
     .await;
-    let mut listed: Vec<scoop::FailedCompensation> = vec![];
+    let mut listed: Vec<scoop::requests::FailedCompensation> = vec![];
     loop {
         let page = client.failed_compensations().limit(2);
         let page = match listed.last() {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use scoop::{FailedCompensation, Handle, RunId, StuckRun};
+use scoop::requests::{FailedCompensation, StuckRun};
+use scoop::{Handle, RunId};
 
 use super::*;
 use crate::support::{Database, Gate, eventually};

@@ -5,7 +5,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scoop::{InMemory, Keep, RepairAnswer};
+use scoop::InMemory;
+use scoop::requests::RepairAnswer;
+use scoop::retention::Keep;
 use serde_json::Value;
 
 use super::*;
@@ -138,7 +140,7 @@ async fn archived(builder: scoop::Builder, grow_older: impl AsyncFn(Duration)) -
     assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
     let failed = scoop.failed_compensations().await?.remove(0).id();
     assert_eq!(scoop.retry(failed).source("Ada").await?, RepairAnswer::Accepted);
-    fallen.comes_to(|tree| matches!(tree.roots()[0].state, scoop::RunState::RollbackFailed(_))).await?;
+    fallen.comes_to(|tree| matches!(tree.roots()[0].state, scoop::tree::RunState::RollbackFailed(_))).await?;
     assert_eq!(scoop.resolve(failed, "glued").await?, RepairAnswer::Accepted);
     assert!(matches!(fallen.ends().await?, Outcome::RolledBack(_)));
     grow_older(Duration::from_secs(60 * 24 * 60 * 60)).await;

@@ -4,7 +4,8 @@ use std::future::{IntoFuture, poll_fn};
 use std::task::Poll;
 
 use futures_util::future::join_all;
-use scoop::{Handle, RunState, RuntimeError, Status};
+use scoop::tree::RunState;
+use scoop::{Handle, RuntimeError, Status};
 
 use super::*;
 use crate::support::{Database, Gate, eventually};

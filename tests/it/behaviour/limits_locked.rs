@@ -4,7 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scoop::{PauseTarget, RunPhase};
+use scoop::RunPhase;
+use scoop::pauses::PauseTarget;
 use sqlx::{Postgres, Transaction};
 
 use super::*;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use scoop::{Handle, PauseTarget};
+use scoop::Handle;
+use scoop::pauses::PauseTarget;
 use serde_json::json;
 
 use super::*;

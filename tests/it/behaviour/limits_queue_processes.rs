@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use scoop::PauseTarget;
+use scoop::pauses::PauseTarget;
 
 use super::*;
 use crate::support::{Database, eventually};

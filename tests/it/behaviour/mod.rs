@@ -149,9 +149,11 @@ mod untyped;
 mod wait_strategies;
 mod waits_changed;
 
+use scoop::RuntimeError;
 use scoop::operate::OperateExt as _;
 use scoop::prelude::*;
-use scoop::{CancelAnswer, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
+use scoop::requests::{CancelAnswer, RollbackAnswer};
+use scoop::tree::{RunInfo, RunState, Tree};
 
 use crate::support::messages::*;
 use crate::support::{

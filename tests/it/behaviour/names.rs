@@ -1,6 +1,7 @@
 //! Ids of runs and hierarchies, and the error for an id that names something else.
 
-use scoop::{CancelAnswer, Handle, HierarchyId, Named, RepairAnswer, RunId, RuntimeError};
+use scoop::requests::{CancelAnswer, RepairAnswer};
+use scoop::{Handle, HierarchyId, Named, RunId, RuntimeError};
 use uuid::Uuid;
 
 use super::*;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use scoop::operate::{WaitKind, WaitReason};
-use scoop::{Decider, Pause, PauseTarget, RunPhase};
+use scoop::pauses::{Pause, PauseTarget};
+use scoop::{Decider, RunPhase};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::PauseTarget;
 use scoop::operate::{WaitKind, WaitReason};
+use scoop::pauses::PauseTarget;
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually, takes};

@@ -1,6 +1,6 @@
 //! Pauses in forged rows.
 
-use scoop::PauseTarget;
+use scoop::pauses::PauseTarget;
 
 use super::*;
 use crate::support::Database;

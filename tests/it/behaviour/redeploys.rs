@@ -3,7 +3,8 @@
 //! Each version of the saga `trip` is a module. A step notes itself and its version in the database, in its own
 //! transaction. So the notes are the committed effects, once each.
 
-use scoop::{Handle, Tree};
+use scoop::Handle;
+use scoop::tree::Tree;
 
 use super::*;
 use crate::support::Database;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::PauseTarget;
+use scoop::pauses::PauseTarget;
 
 use super::redeploys::{Hotel, launching_in, left_waiting, moved_before, notes, original};
 use super::*;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use scoop::{Handle, HierarchyId, RelaunchAnswer, RepairAnswer, RunPhase};
+use scoop::requests::{RelaunchAnswer, RepairAnswer};
+use scoop::{Handle, HierarchyId, RunPhase};
 use serde_json::json;
 
 use super::*;
@@ -198,7 +199,7 @@ async fn failed_rollback_stays_for_the_operator_beside_its_relaunch() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn relaunch_is_known_until_the_old_hierarchy_is_deleted() -> Result<()> {
     let (db, parcels) = (Database::new().await, Parcels::default());
-    let keep = scoop::Keep::default().every(Duration::from_millis(20));
+    let keep = scoop::retention::Keep::default().every(Duration::from_millis(20));
     let scoop = db.scoop().only::<Parcels>().provide(parcels.clone()).keep(keep).start().await?;
     let old = rolled_back(&scoop).await?;
     parcels.road_is_open.store(true, Ordering::SeqCst);
@@ -245,7 +246,7 @@ async fn all_runs_of_a_list_are_launched_again_page_by_page() -> Result<()> {
         let page =
             scoop.operate().runs().list().state(RunPhase::RolledBack).roots().page(2).after(place).await?;
         for run in &page.runs {
-            assert!(run.requests().eq([scoop::RunRequest::Relaunch]));
+            assert!(run.requests().eq([scoop::requests::RunRequest::Relaunch]));
             launched.push(accepted(scoop.relaunch(run.hierarchy, "the road is open").await?));
         }
         place = page.next;
@@ -279,7 +280,7 @@ async fn lists_and_trees_have_the_queue_time_and_the_duration() -> Result<()> {
     assert!(ended.about().contains("took "), "{}", ended.about());
     let tree = parcel.tree().await?;
     assert_eq!(tree.roots()[0].queue_time, ended.queue_time());
-    assert_eq!(scoop.rollback(parcel.id(), "it came back").await?, scoop::RollbackAnswer::Accepted);
+    assert_eq!(scoop.rollback(parcel.id(), "it came back").await?, scoop::requests::RollbackAnswer::Accepted);
     eventually("it is undone", async || {
         let runs = scoop.operate().runs().list().state(RunPhase::RolledBack).page(9).await.unwrap().runs;
         runs.first().is_some_and(|run| run.began_at == ended.began_at && run.duration() > Some(took))

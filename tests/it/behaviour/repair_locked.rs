@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use scoop::RepairAnswer;
+use scoop::requests::RepairAnswer;
 
 use super::*;
 use crate::support::{Database, Gate, eventually};

@@ -227,7 +227,7 @@ mod unreadable {
         let db = Database::new().await;
         let scoop = db.start((RootHandler, ChildHandler)).await?;
         let root = scoop.launch(Root).await?;
-        let is_stuck = |tree: &scoop::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
+        let is_stuck = |tree: &scoop::tree::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
         let message = root.comes_to(is_stuck).await?.roots()[0].children[0].message_id;
         let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
         let expected = format!(

@@ -1,6 +1,6 @@
 //! Replies to a client from the handlers of the message that it launched.
 
-use scoop::NoResult;
+use scoop::errors::NoResult;
 
 use super::*;
 use crate::support::Database;

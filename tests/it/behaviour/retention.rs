@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scoop::{Decider, Handle, Pruned, RepairAnswer};
+use scoop::requests::RepairAnswer;
+use scoop::retention::Pruned;
+use scoop::{Decider, Handle};
 
 use super::*;
 use crate::support::{Database, Gate, Notes, eventually};

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scoop::{ArchiveBatch, Builder, Handle, Keep, RepairAnswer};
+use scoop::requests::RepairAnswer;
+use scoop::retention::{ArchiveBatch, Keep};
+use scoop::{Builder, Handle};
 
 use super::*;
 use crate::support::{Database, eventually};
@@ -128,7 +130,7 @@ async fn decisions_of_operators_and_all_failures_are_archived() -> Result<()> {
     assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
     let failed = scoop.failed_compensations().await?.remove(0).id();
     assert_eq!(scoop.retry(failed).await?, RepairAnswer::Accepted);
-    fallen.comes_to(|tree| matches!(tree.roots()[0].state, scoop::RunState::RollbackFailed(_))).await?;
+    fallen.comes_to(|tree| matches!(tree.roots()[0].state, scoop::tree::RunState::RollbackFailed(_))).await?;
     assert_eq!(scoop.resolve(failed, "glued").await?, RepairAnswer::Accepted);
     eventually("it is settled", async || db.unfinished().await == 0).await;
     db.grow_older(60 * DAY).await;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use scoop::Keep;
+use scoop::retention::Keep;
 
 use super::*;
 use crate::support::{Database, eventually};

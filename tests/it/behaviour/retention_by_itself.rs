@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use scoop::{Handle, Keep, RepairAnswer};
+use scoop::Handle;
+use scoop::requests::RepairAnswer;
+use scoop::retention::Keep;
 
 use super::*;
 use crate::support::{Database, Gate, eventually};

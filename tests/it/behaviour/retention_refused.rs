@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{Handle, Keep};
+use scoop::Handle;
+use scoop::retention::Keep;
 
 use super::*;
 use crate::support::{Database, eventually};

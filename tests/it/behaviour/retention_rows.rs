@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scoop::{Keep, PauseTarget};
+use scoop::pauses::PauseTarget;
+use scoop::retention::Keep;
 use sqlx::PgPool;
 
 use super::*;

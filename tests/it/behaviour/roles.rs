@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{PauseTarget, RepairAnswer, SetupError, SignalAnswer};
+use scoop::errors::SetupError;
+use scoop::pauses::PauseTarget;
+use scoop::requests::{RepairAnswer, SignalAnswer};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -442,7 +444,8 @@ async fn client_role_cannot_forge_signals_and_the_reader_role_sends_none() -> Re
 
 /// Commands of a client role.
 mod commands {
-    use scoop::{CommandState, Decider};
+    use scoop::Decider;
+    use scoop::entities::CommandState;
 
     use super::*;
 
@@ -585,7 +588,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
 async fn tables_made_by_another_tool_are_used() -> Result<()> {
     let db = Database::new().await;
     db.execute("CREATE SCHEMA elsewhere").await;
-    let files = scoop::migration_files("elsewhere")?;
+    let files = scoop::migration::migration_files("elsewhere")?;
     for (at, (name, sql)) in files.iter().enumerate() {
         let client = db.scoop().schema("elsewhere").client().await;
         assert!(matches!(client, Err(RuntimeError::Setup(_))), "before {name}");
@@ -595,14 +598,14 @@ async fn tables_made_by_another_tool_are_used() -> Result<()> {
     let scoop = db.scoop().schema("elsewhere").only::<Orders>().only::<Items>().start().await?;
     assert_eq!(scoop.launch(Order { fails: false }).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
-    scoop::migrate(db.pool()).schema("elsewhere").await?;
+    scoop::migration::migrate(db.pool()).schema("elsewhere").await?;
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn migration_is_a_step_of_its_own() -> Result<()> {
     let db = Database::new().await;
-    let migrate = || scoop::migrate(db.pool()).schema("deployed").into_future();
+    let migrate = || scoop::migration::migrate(db.pool()).schema("deployed").into_future();
     let (one, other) = tokio::join!(migrate(), migrate());
     one.and(other)?;
     let scoop = db.scoop().schema("deployed").migrate(false).only::<Items>().start().await?;

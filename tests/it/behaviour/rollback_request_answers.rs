@@ -1,6 +1,6 @@
 //! Answers to requests for a rollback.
 
-use scoop::RollbackAnswer;
+use scoop::requests::RollbackAnswer;
 
 use super::*;
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use scoop::{Handle, PauseTarget};
+use scoop::Handle;
+use scoop::pauses::PauseTarget;
 use uuid::Uuid;
 
 use super::*;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{HierarchyId, RuntimeError, SetupError};
+use scoop::errors::SetupError;
+use scoop::{HierarchyId, RuntimeError};
 use tokio::sync::mpsc;
 
 use super::*;

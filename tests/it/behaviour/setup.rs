@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{Limits, RuntimeError, SetupError};
+use scoop::errors::SetupError;
+use scoop::{Limits, RuntimeError};
 
 use super::*;
 use crate::support::Database;
@@ -177,7 +178,8 @@ async fn former_name_claimed_twice_is_refused() {
 
 /// The largest value of each numeric setting, with times that are not [`Duration::MAX`], too, which has a meaning of its own.
 fn at_the_maximum(builder: scoop::Builder, time: Duration) -> scoop::Builder {
-    let keep = scoop::Keep::default().committed(time).rolled_back(time).unique_keys(time).every(time);
+    let keep =
+        scoop::retention::Keep::default().committed(time).rolled_back(time).unique_keys(time).every(time);
     let builder = builder.concurrency(usize::MAX).patience(time).poll_interval(time);
     let limits = Limits::default().payload_bytes_max(usize::MAX).context_bytes_max(usize::MAX);
     builder.keep(keep).limits(limits.failure_text_bytes_max(usize::MAX).depth_max(usize::MAX))
@@ -205,7 +207,7 @@ async fn program_with_all_settings_at_their_maximum_runs_its_sagas() -> Result<(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_below_their_minimum_are_refused_by_name_and_bound() {
-    let keep = scoop::Keep::default().committed(Duration::ZERO).every(Duration::ZERO);
+    let keep = scoop::retention::Keep::default().committed(Duration::ZERO).every(Duration::ZERO);
     let builder = Scoop::builder().concurrency(0).poll_interval(Duration::from_micros(999)).keep(keep);
     let limits = Limits::default().payload_bytes_max(0).context_bytes_max(0).failure_text_bytes_max(255);
     let builder = builder.limits(limits.depth_max(0));
@@ -260,7 +262,7 @@ async fn database_that_is_not_utf8_is_refused_by_its_encoding() -> Result<()> {
         let builder = || Scoop::builder().postgres(pool.clone());
         let started = builder().only::<RootHandler>().start().await.map(drop);
         let unchanged = builder().only::<RootHandler>().migrate(false).start().await.map(drop);
-        let migrated = scoop::migrate(&pool).await;
+        let migrated = scoop::migration::migrate(&pool).await;
         pool.close().await;
         db.execute(&format!("DROP DATABASE {name}")).await;
         for refused in [started, unchanged, migrated] {

@@ -1,7 +1,9 @@
 //! Runs that the program at hand cannot continue: they wait for one that can.
 
 use scoop::operate::{WaitKind, WaitReason};
-use scoop::{CancelAnswer, Handle, RepairAnswer, RunPhase, RunRequest, RunState, Tree};
+use scoop::requests::{CancelAnswer, RepairAnswer, RunRequest};
+use scoop::tree::{RunState, Tree};
+use scoop::{Handle, RunPhase};
 
 use super::*;
 use crate::support::Database;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scoop::BarKind;
+use scoop::tree::BarKind;
 
 use super::*;
 use crate::support::Database;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use scoop::{RunState, Tree};
+use scoop::tree::{RunState, Tree};
 
 use super::*;
 use crate::support::Database;

@@ -1,6 +1,7 @@
 //! Handlers that a new build of a service does not have: they are retired when the last process with them has ended.
 
-use scoop::{Builder, Scoop, SetupError};
+use scoop::errors::SetupError;
+use scoop::{Builder, Scoop};
 
 use super::*;
 use crate::support::{Database, Notes, eventually, in_a_process_that_dies};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use scoop::{CancelAnswer, EventKind, Handle, Status};
+use scoop::requests::CancelAnswer;
+use scoop::{EventKind, Handle, Status};
 
 use super::*;
 use crate::support::{Database, Gate, eventually};

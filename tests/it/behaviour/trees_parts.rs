@@ -1,6 +1,6 @@
 //! Parts of large trees: down to a depth, or so many runs.
 
-use scoop::BarKind;
+use scoop::tree::BarKind;
 
 use super::*;
 use crate::support::Database;

@@ -124,9 +124,9 @@ async fn run_gets_the_signal_that_it_awaits_and_its_sender_is_recorded() -> Resu
     let refused = scoop.signal_run(run, json(r#""a\u0000b""#), "").await.err();
     assert!(matches!(refused, Some(RuntimeError::NulCharacter { .. })), "{refused:?}");
     assert!(scoop.interventions(order.id()).await?.is_empty(), "nothing was sent");
-    assert_eq!(send().await?, scoop::SignalAnswer::Accepted);
+    assert_eq!(send().await?, scoop::requests::SignalAnswer::Accepted);
     assert_eq!(order.ends().await?, Outcome::Committed);
-    assert_eq!(send().await?, scoop::SignalAnswer::NotAwaiting);
+    assert_eq!(send().await?, scoop::requests::SignalAnswer::NotAwaiting);
     assert_eq!(notes.all(), ["990 for 7"]);
     let sent = scoop.interventions(order.id()).await?;
     let [sent] = &sent[..] else { panic!("{sent:?}") };

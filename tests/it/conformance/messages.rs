@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use scoop::{RuntimeError, SetupError};
+use scoop::RuntimeError;
+use scoop::errors::SetupError;
 
 use super::*;
 use crate::support::{Database, Gate};

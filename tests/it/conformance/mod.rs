@@ -27,7 +27,9 @@ mod rollback;
 mod sleeping;
 
 use scoop::prelude::*;
-use scoop::{CancelAnswer, ChildOutcome, RollbackAnswer, RunInfo, RunState, RuntimeError, Tree};
+use scoop::requests::{CancelAnswer, RollbackAnswer};
+use scoop::tree::{RunInfo, RunState, Tree};
+use scoop::{ChildOutcome, RuntimeError};
 
 use crate::support::messages::*;
 use crate::support::{

@@ -1,6 +1,6 @@
 //! The health of a process.
 
-use scoop::EngineState;
+use scoop::health::EngineState;
 
 use super::*;
 

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
-use scoop::{Builder, Handle, InMemory, PauseTarget, RunState, Tree};
+use scoop::tree::{RunState, Tree};
+use scoop::{Builder, Handle, InMemory};
 
 use crate::support::events::{Events, Fields, Seen};
 use crate::support::{Ends, eventually};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::{Builder, InMemory, Keep, Scoop};
+use scoop::retention::Keep;
+use scoop::{Builder, InMemory, Scoop};
 
 use crate::{History, Store};
 

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use scoop::{Handle, Outcome, RuntimeError, Tree};
+use scoop::tree::Tree;
+use scoop::{Handle, Outcome, RuntimeError};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop::PauseTarget;
 use scoop::operate::OperateExt as _;
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
 use tokio::sync::Mutex;
 

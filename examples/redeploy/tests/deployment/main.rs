@@ -21,7 +21,7 @@ mod shop;
 use std::process::ExitCode;
 
 use redeploy::connect;
-use scoop::EndedPause;
+use scoop::pauses::EndedPause;
 use scoop::prelude::*;
 use tokio::sync::watch;
 

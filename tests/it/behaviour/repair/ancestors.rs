@@ -75,7 +75,7 @@ async fn skipped_run_leaves_its_failed_children_unchanged() -> Result<()> {
     broken.faults.mend("grandchild 0");
     let grandchild = broken.failed("grandchild-handler").await?.lineage;
     assert_eq!(broken.scoop.retry(grandchild.id()).await?, RepairAnswer::Accepted);
-    let undone = |tree: &scoop::Tree| {
+    let undone = |tree: &scoop::tree::Tree| {
         let mut runs = tree.runs().into_iter();
         runs.any(|run| run.lineage == grandchild && matches!(run.state, RunState::RolledBack(_)))
     };
@@ -122,7 +122,7 @@ async fn ancestor_of_two_failed_runs_fails_again_because_of_the_other_one() -> R
     broken.faults.mend("child 0");
     let child = broken.failed("child-handler").await?.lineage;
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::Accepted);
-    let child_is_undone = |tree: &scoop::Tree| {
+    let child_is_undone = |tree: &scoop::tree::Tree| {
         let mut runs = tree.runs().into_iter();
         runs.any(|run| run.lineage == child && matches!(run.state, RunState::RolledBack(_)))
     };

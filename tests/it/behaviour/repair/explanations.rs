@@ -63,7 +63,7 @@ async fn run_above_two_failed_ones_is_blocked_by_those_that_no_operator_has_repa
     let other = broken.id_of("other-child-handler").await?;
     broken.faults.mend("child 0");
     assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::Accepted);
-    let child_is_undone = |tree: &scoop::Tree| {
+    let child_is_undone = |tree: &scoop::tree::Tree| {
         let mut runs = tree.runs().into_iter();
         runs.any(|run| run.lineage == child && matches!(run.state, RunState::RolledBack(_)))
     };

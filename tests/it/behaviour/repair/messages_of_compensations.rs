@@ -59,7 +59,7 @@ async fn compensation_whose_message_was_undone_is_not_done() -> Result<()> {
     broken.root.comes_to(rests).await?;
     assert_eq!(broken.listed().await?, [("root-handler".into(), Next::Itself)]);
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-    let again = |tree: &scoop::Tree| rests(tree) && tree.runs().len() == 3;
+    let again = |tree: &scoop::tree::Tree| rests(tree) && tree.runs().len() == 3;
     broken.root.comes_to(again).await?;
 
     broken.faults.mend("child 1 goes on");

@@ -16,10 +16,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use scoop::operate::{RunExplanation, WaitKind, WaitReason};
-use scoop::{
-    EventKind, FailedCompensation, Handle, Lineage, RepairAnswer, RunPhase, RunRequest, RunState,
-    RuntimeError,
-};
+use scoop::requests::{FailedCompensation, RepairAnswer, RunRequest};
+use scoop::tree::RunState;
+use scoop::{EventKind, Handle, Lineage, RunPhase, RuntimeError};
 
 use super::*;
 use crate::support::{Database, Gate, calls_of, compensated, eventually, invoked};
@@ -246,7 +245,7 @@ impl Broken {
 }
 
 /// The rollback of the root has failed, and no repair is under way.
-fn rests(tree: &scoop::Tree) -> bool {
+fn rests(tree: &scoop::tree::Tree) -> bool {
     matches!(tree.roots()[0].state, RunState::RollbackFailed(_))
 }
 

@@ -54,7 +54,7 @@ async fn events_left_out_of_a_repaired_rollback_are_a_gap() -> Result<()> {
     let shown = events.iter().filter(|event| event.follows_gap).count();
     assert_eq!(part.to_string().matches("(events are left out").count(), shown, "{part}");
     let bars = part.timeline();
-    let bars: Vec<_> = bars.iter().filter(|bar| bar.kind == scoop::BarKind::Gap).collect();
+    let bars: Vec<_> = bars.iter().filter(|bar| bar.kind == scoop::tree::BarKind::Gap).collect();
     assert_eq!(bars.len(), shown, "{part}");
     Ok(())
 }
@@ -108,7 +108,7 @@ async fn interventions_between_the_first_and_the_last_of_a_run_are_left_out_and_
         assert!(part.to_string().contains(text), "{part}");
         let bars = part.timeline();
         let gap = bars.iter().find(|bar| bar.name == "interventions are left out").expect("it is shown");
-        assert_eq!((gap.kind, gap.from), (scoop::BarKind::Gap, done[count - 1].at));
+        assert_eq!((gap.kind, gap.from), (scoop::tree::BarKind::Gap, done[count - 1].at));
         assert_eq!(gap.to, Some(done[5 - count].at));
     }
     Ok(())

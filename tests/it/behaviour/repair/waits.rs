@@ -142,7 +142,7 @@ async fn failure_above_a_repaired_run_is_about_the_other_failed_run() -> Result<
         let run = broken.failed(repaired).await?.lineage;
         broken.faults.mend(fault);
         assert_eq!(broken.retry(repaired).await?, RepairAnswer::Accepted);
-        let is_undone = |tree: &scoop::Tree| {
+        let is_undone = |tree: &scoop::tree::Tree| {
             let mut runs = tree.runs().into_iter();
             runs.any(|it| it.lineage == run && matches!(it.state, RunState::RolledBack(_)))
         };
@@ -196,7 +196,7 @@ async fn repair_of_one_of_two_failures_ends_the_wait_when_it_is_over() -> Result
     let other = broken.failed("other-child-handler").await?.lineage;
     broken.faults.mend("other child 0");
     assert_eq!(broken.retry("other-child-handler").await?, RepairAnswer::Accepted);
-    let other_is_undone = |tree: &scoop::Tree| {
+    let other_is_undone = |tree: &scoop::tree::Tree| {
         let mut runs = tree.runs().into_iter();
         runs.any(|run| run.lineage == other && matches!(run.state, RunState::RolledBack(_)))
     };
@@ -214,13 +214,15 @@ async fn wait_for_another_handler_goes_on_after_a_failure() -> Result<()> {
     let scoop = builder.start().await?;
     let root = scoop.launch(Root).await?;
     gate.arrivals(1).await;
-    let failed =
-        |tree: &scoop::Tree| tree.roots().iter().any(|run| matches!(run.state, RunState::RollbackFailed(_)));
+    let failed = |tree: &scoop::tree::Tree| {
+        tree.roots().iter().any(|run| matches!(run.state, RunState::RollbackFailed(_)))
+    };
     root.comes_to(failed).await?;
     let broken = Broken { db, faults, scoop, root };
     assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
-    let failed_again =
-        |tree: &scoop::Tree| tree.roots().iter().any(|run| matches!(run.state, RunState::RollbackFailed(_)));
+    let failed_again = |tree: &scoop::tree::Tree| {
+        tree.roots().iter().any(|run| matches!(run.state, RunState::RollbackFailed(_)))
+    };
     broken.root.comes_to(failed_again).await?;
     let mut waiting = pin!(broken.root.ends());
     tokio::select! {
