@@ -273,7 +273,7 @@ impl<A> Request<A> {
     /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
     /// if scoop.retry(run).dry_run().await? == RepairAnswer::FailedBelow {
-    ///     println!("{}", scoop.explain(run).await?);
+    ///     println!("a run below it comes first");
     /// }
     /// # Ok(())
     /// # }
