@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::internal::Tables;
-pub use scoop_runtime::{QueueLength, RegisteredHandler, RunCursor};
+pub use scoop_runtime::{QueueLength, RegisteredHandler, RunCursor, WaitKind};
 use scoop_runtime::{RuntimeError, Scoop};
 
 pub use self::contents::Content;
@@ -32,7 +32,7 @@ pub use self::handlers::{
 pub use self::runs::{
     Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindRuns, JoinWait,
     LimitKey, RunContents, RunCount, RunCounts, RunDurations, RunExplanation, RunPage, RunPosition,
-    RunSummary, RunValue, Runs, WaitKind, WaitReason, WorkerInfo,
+    RunSummary, RunValue, Runs, WaitReason, WorkerInfo,
 };
 pub use self::schedules::{ListSchedules, RegisteredSchedule, Schedules};
 #[doc(hidden)]

@@ -12,7 +12,6 @@ use uuid::Uuid;
 pub use crate::engine::IDENTIFIER_PREFIX;
 pub use crate::model::cursor::{EndedPlace, Place};
 pub use crate::model::run::QUEUED_MIN;
-pub use crate::named;
 use crate::store::{
     DueStorage as _, FetchExt as _, PostgresStore, QueueStorage as _, RequestStorage as _, Store,
     SubscriptionStorage as _,

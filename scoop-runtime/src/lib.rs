@@ -69,7 +69,7 @@ pub use api::{
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use model::cursor::{BadCursor, ListCursor, RunCursor};
-pub use model::run::{RunPhase, RunRequest};
+pub use model::run::{RunPhase, RunRequest, WaitKind};
 pub use repair::{FailedCompensation, Intervention, RepairAnswer, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};

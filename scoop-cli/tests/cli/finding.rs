@@ -77,10 +77,10 @@ async fn runs_are_listed_with_state_and_reason() {
         run <id 3>, took <duration>
         <time> began, by scoop-rs:<id 8>
         <time> + <duration> completed reserve
-        <time> + <duration> began to roll back in pack: none left, at scoop-cli/tests/cli/support.rs:92
-        <time> + <duration> rollback failed in reserve: the bank is closed, at scoop-cli/tests/cli/support.rs:85
+        <time> + <duration> began to roll back in pack: none left, at scoop-cli/tests/cli/support.rs:94
+        <time> + <duration> rollback failed in reserve: the bank is closed, at scoop-cli/tests/cli/support.rs:87
         <time> retry by scoop-cli
-        <time> + <duration> rollback failed in reserve: the bank is closed, at scoop-cli/tests/cli/support.rs:85
+        <time> + <duration> rollback failed in reserve: the bank is closed, at scoop-cli/tests/cli/support.rs:87
     "#]]);
 }
 

@@ -19,8 +19,9 @@ pub use self::explanation::{
     Delay, Explanation, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo,
 };
 pub use self::list::{FindRuns, RunPage};
-pub use self::summary::{FailureSummary, RunSummary, WaitKind};
+pub use self::summary::{FailureSummary, RunSummary};
 use crate::database::Database;
+pub(crate) use scoop_runtime::WaitKind;
 
 /// The runs of a program.
 #[derive(Clone)]

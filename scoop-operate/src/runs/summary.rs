@@ -1,63 +1,13 @@
 //! A run in a list.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, OPERATOR, SignalKey};
-use scoop_runtime::internal::{QUEUED_MIN, named};
+use scoop_runtime::internal::QUEUED_MIN;
 use scoop_runtime::shown::{humane, utc};
-use scoop_runtime::{HierarchyId, RowState, RunId, RunPhase, RunRequest};
-use serde::{Deserialize, Serialize};
+use scoop_runtime::{HierarchyId, RunId, RunPhase, RunRequest, WaitKind};
 use uuid::Uuid;
-
-named! {
-    /// What a run waits for.
-    ///
-    /// ```
-    /// assert_eq!("children".parse(), Ok(scoop_operate::WaitKind::Children));
-    /// ```
-    WaitKind, "kind of wait" {
-        /// Its children.
-        Children = "children",
-        /// A signal.
-        Signal = "signal",
-        /// A time: the end of a sleep, of a backoff or of a delay.
-        Time = "time",
-        /// A free slot of a worker that has its saga.
-        Slot = "slot",
-        /// The end of another run of its saga, since the limit of that or of its key is reached.
-        Limit = "limit",
-        /// The end of a pause.
-        Pause = "pause",
-        /// A program that can continue it.
-        Program = "program",
-        /// The decision of an operator.
-        Operator = "operator",
-    }
-}
-
-impl WaitKind {
-    /// Its name as the object of a sentence.
-    fn with_article(self) -> String {
-        match self {
-            Self::Children => self.to_string(),
-            Self::Operator => format!("an {self}"),
-            _ => format!("a {self}"),
-        }
-    }
-
-    /// The states of the rows that can wait for it.
-    pub(crate) fn row_states(self) -> impl Iterator<Item = RowState> {
-        let states: &[RowState] = match self {
-            Self::Children => &[RowState::Waiting, RowState::Ready],
-            Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
-            Self::Program => &[RowState::Ready, RowState::Stuck],
-            Self::Operator => &[RowState::Stuck, RowState::Failed],
-        };
-        states.iter().copied()
-    }
-}
 
 /// The main cause of a failure: of that of a rollback, the failed compensation. Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -267,7 +267,7 @@ pub enum SetupError {
     /// The tables do not exist, and this program does not make them.
     #[error(
         "{what}: the first program with sagas that starts on a schema (`Builder::start`) makes them there; start one, \
-         or call `scoop::migrate`, or name the schema of those that run (`.schema(..)`), or connect to \
+         or call `scoop::migration::migrate`, or name the schema of those that run (`.schema(..)`), or connect to \
          their database"
     )]
     NoTables {
@@ -278,7 +278,7 @@ pub enum SetupError {
     /// The role of the pool lacks a permission on the server.
     #[error(
         "the server refused while {doing}: {}; grant what the guide's page about security lists to the role of the \
-         connections, or have a role that may create tables make them (`scoop::migrate`)",
+         connections, or have a role that may create tables make them (`scoop::migration::migrate`)",
         Escaped(refusal)
     )]
     Denied {
@@ -309,7 +309,7 @@ pub enum SetupError {
     /// The tables were made by an earlier version of scoop, and this program does not change them.
     #[error(
         "schema `{schema}` is of version {found}, and this program needs {known}; bring the tables up to date with \
-         `scoop::migrate`, or start a program with sagas that is built with this version of scoop"
+         `scoop::migration::migrate`, or start a program with sagas that is built with this version of scoop"
     )]
     SchemaTooOld {
         /// The schema.

@@ -9,8 +9,6 @@ use serde::{Deserialize, Serialize};
 use crate::store::RowState;
 
 /// Declares an enum whose variants have names, in both directions.
-#[doc(hidden)]
-#[macro_export]
 macro_rules! named {
     (
         $(#[$doc:meta])*
@@ -90,6 +88,32 @@ named! {
         Committed = "committed",
         /// It was rolled back.
         RolledBack = "rolled back",
+    }
+}
+
+named! {
+    /// What a run waits for.
+    ///
+    /// ```
+    /// assert_eq!("children".parse(), Ok(scoop_runtime::WaitKind::Children));
+    /// ```
+    WaitKind, "kind of wait" {
+        /// Its children.
+        Children = "children",
+        /// A signal.
+        Signal = "signal",
+        /// A time: the end of a sleep, of a backoff or of a delay.
+        Time = "time",
+        /// A free slot of a worker that has its saga.
+        Slot = "slot",
+        /// The end of another run of its saga, since the limit of that or of its key is reached.
+        Limit = "limit",
+        /// The end of a pause.
+        Pause = "pause",
+        /// A program that can continue it.
+        Program = "program",
+        /// The decision of an operator.
+        Operator = "operator",
     }
 }
 
@@ -176,6 +200,30 @@ impl RunPhase {
             Self::RollbackFailed => &[RowState::Failed],
             Self::Committed | Self::RolledBack => &[],
         }
+    }
+}
+
+impl WaitKind {
+    /// Its name as the object of a sentence.
+    #[doc(hidden)]
+    pub fn with_article(self) -> String {
+        match self {
+            Self::Children => self.to_string(),
+            Self::Operator => format!("an {self}"),
+            _ => format!("a {self}"),
+        }
+    }
+
+    /// The states of the rows that can wait for it.
+    #[doc(hidden)]
+    pub fn row_states(self) -> impl Iterator<Item = RowState> {
+        let states: &[RowState] = match self {
+            Self::Children => &[RowState::Waiting, RowState::Ready],
+            Self::Signal | Self::Time | Self::Slot | Self::Limit | Self::Pause => &[RowState::Ready],
+            Self::Program => &[RowState::Ready, RowState::Stuck],
+            Self::Operator => &[RowState::Stuck, RowState::Failed],
+        };
+        states.iter().copied()
     }
 }
 

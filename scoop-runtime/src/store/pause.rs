@@ -54,7 +54,7 @@ pub enum PauseTarget {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whether a saga, a topic or everything is meant",
-    label = "not a `scoop::PauseTarget`",
+    label = "not a `PauseTarget`",
     note = "write `PauseTarget::handler(\"..\")` or `PauseTarget::saga::<YourSaga>()` for a saga, `PauseTarget::topic(\"..\")` for a topic, `PauseTarget::Everything` for all sagas"
 )]
 pub trait IntoPauseTarget {
