@@ -17,9 +17,10 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_015, 4_200),
-    ("Rust lines of scoop-runtime", 38_366, 27_500),
+    // `WaitKind` came back from scoop-operate, beside the other enums with names.
+    ("Rust lines of scoop-runtime", 38_395, 27_500),
     // What moves here from scoop-runtime.
-    ("Rust lines of scoop-operate", 3_501, 4_000),
+    ("Rust lines of scoop-operate", 3_470, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type.
     ("Rust lines of scoop-cli", 4_983, 3_300),
     ("Rust lines of scoop-web", 3_841, 3_000),
