@@ -2,6 +2,7 @@
 //! values. It is not part of the public API.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -21,24 +22,30 @@ pub use crate::store::{
     serial, stored_time, time, time_if_any, without_comments,
 };
 pub use crate::util::format::{ahead, strategy, system_time};
+use crate::util::patience::Trial;
 pub use crate::util::patience::{Attempt, FOREVER, GivenUp};
 pub use crate::util::read_turns::is_out_of_turns;
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
-use crate::{Named, QueueLength, RegisteredHandler, RuntimeError, Scoop, Wanted};
+use crate::{Named, QueueLength, RegisteredHandler, Scoop};
 
-/// The tables of a program, for reading.
-#[derive(Clone)]
+/// The tables of a program, for reading. They do not keep the program running.
 pub struct Tables {
     store: Arc<PostgresStore>,
-    scoop: Scoop,
+    patience: Duration,
+    /// Cancelled by a shutdown.
+    pub stopped: CancellationToken,
 }
 
 impl Tables {
     /// Of a program that runs on PostgreSQL.
     pub fn of(scoop: &Scoop) -> Option<Self> {
         match scoop.store() {
-            Store::Postgres(store) => Some(Self { store: store.clone(), scoop: scoop.clone() }),
+            Store::Postgres(store) => Some(Self {
+                store: store.clone(),
+                patience: scoop.patience(),
+                stopped: scoop.stopped().clone(),
+            }),
             #[cfg(feature = "in-memory")]
             Store::Memory(_) => None,
         }
@@ -59,17 +66,12 @@ impl Tables {
         self.store.qualify(text)
     }
 
-    /// Cancelled by a shutdown.
-    pub fn stopped(&self) -> &CancellationToken {
-        self.scoop.stopped()
-    }
-
     /// Retries a short look.
     pub async fn patiently<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        self.scoop.patiently(read).await
+        Trial::new(self.patience).endure(read).await
     }
 
     /// Retries a read of rows that may be many. Such reads take turns.
@@ -77,7 +79,7 @@ impl Tables {
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        self.scoop.read_patiently(read).await
+        Trial::new(self.patience).reading(Some(self.store.sessions().read_turns())).endure(read).await
     }
 
     /// The time of the server.
@@ -88,11 +90,6 @@ impl Tables {
     /// What an id names.
     pub async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
         self.store.named(id).await
-    }
-
-    /// The error for an id that does not name what was wanted.
-    pub async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
-        self.scoop.misnamed(id, wanted).await
     }
 
     /// The registered handlers.

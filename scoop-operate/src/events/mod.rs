@@ -133,7 +133,7 @@ impl Events {
             End::Never | End::Reached => Following::after,
         });
         EventStream {
-            stopped: database.stopped().clone(),
+            stopped: database.stopped.clone(),
             database,
             filter,
             interval,

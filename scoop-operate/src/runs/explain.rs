@@ -1,8 +1,8 @@
 //! Explains what a run waits for.
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_runtime::RuntimeError;
 use scoop_runtime::internal::{GivenUp, system_time};
-use scoop_runtime::{RuntimeError, Wanted};
 use uuid::Uuid;
 
 use super::{Explanation, Runs};
@@ -45,7 +45,7 @@ impl Runs {
             let doing = "a run was explained";
             let named = database.patiently(|_| database.named(id)).await;
             let Some(named) = named.map_err(GivenUp::error(doing))? else {
-                return Err(database.misnamed(id, Wanted::RunOrHierarchy).await?);
+                return Err(RuntimeError::NoSuchRun { id });
             };
             let (hierarchy, ids) = named.runs_of(id);
             let mut runs = Vec::with_capacity(ids.len());

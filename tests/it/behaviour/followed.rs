@@ -182,3 +182,14 @@ async fn streams_of_few_events_each_leave_out_none() -> Result<()> {
     scoop.shutdown().await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stream_ends_with_the_last_handle_of_its_program() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = start(&db).await?;
+    let mut events = begun(scoop.operate().events().interval(Duration::from_millis(10)).follow()).await;
+    drop(scoop);
+    let end = tokio::time::timeout(Duration::from_secs(60), events.next()).await;
+    assert!(end.expect("it keeps no program running").is_none());
+    Ok(())
+}
