@@ -81,7 +81,9 @@ async fn every_statement_fits_the_tables_of_any_schema() {
     let pool = database("statements").await;
     for schema in ["scoop", "another_1", "order", "Weird \"Name"].map(|name| Schema::new(name).unwrap()) {
         migrate(&pool, &schema).await.unwrap();
-        for (name, text) in Statements::of(&schema).all() {
+        let of_operators =
+            scoop_operate::statements().into_iter().map(|(name, text)| (name, schema.qualify(&text)));
+        for (name, text) in Statements::of(&schema).all().into_iter().chain(of_operators) {
             let prepared = (&pool).prepare(text).await;
             assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
         }
