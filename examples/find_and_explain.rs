@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use scoop::RunPhase;
-use scoop::operate::OperateExt as _;
-use scoop::operate::{WaitKind, WaitReason};
+use scoop::operate::{OperateExt as _, WaitKind, WaitReason};
 use scoop::prelude::*;
 
 #[derive(Message, Serialize, Deserialize)]

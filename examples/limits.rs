@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use scoop::RuntimeError;
-use scoop::operate::OperateExt as _;
-use scoop::operate::WaitKind;
+use scoop::operate::{OperateExt as _, WaitKind};
 use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
 

@@ -4,8 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use scoop::operate::OperateExt as _;
-use scoop::operate::{FindRuns, WaitKind};
+use scoop::operate::{FindRuns, OperateExt as _, WaitKind};
 use scoop::{RunPhase, Scoop};
 use tower::ServiceExt as _;
 

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use scoop_core::{Definition, RecordedStep, StepDefinition};
-use scoop_operate::OperateExt as _;
-use scoop_operate::RunPosition;
+use scoop_operate::{OperateExt as _, RunPosition};
 use scoop_runtime::Scoop;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};

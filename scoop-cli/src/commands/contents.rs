@@ -1,8 +1,7 @@
 //! `scoop contents`
 
 use scoop_core::{Escaped, visible_step};
-use scoop_operate::Content;
-use scoop_operate::OperateExt as _;
+use scoop_operate::{Content, OperateExt as _};
 use scoop_runtime::{Named, RunId, RuntimeError, Scoop, Wanted};
 use serde::Serialize;
 use serde_json::Value;

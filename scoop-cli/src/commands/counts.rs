@@ -2,8 +2,7 @@
 
 use std::time::SystemTime;
 
-use scoop_operate::OperateExt as _;
-use scoop_operate::RunCount;
+use scoop_operate::{OperateExt as _, RunCount};
 use scoop_runtime::Scoop;
 use serde::Serialize;
 

@@ -3,8 +3,7 @@
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-use scoop_operate::EventCursor;
-use scoop_operate::OperateExt as _;
+use scoop_operate::{EventCursor, OperateExt as _};
 use scoop_runtime::{HierarchyId, Scoop};
 use serde::Serialize;
 

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use scoop_core::Priority;
 use scoop_core::wait::MessageWait;
-use scoop_operate::OperateExt as _;
-use scoop_operate::{Delay, Explanation, FailedBelow, RunExplanation, WaitKind, WaitReason};
+use scoop_operate::{Delay, Explanation, FailedBelow, OperateExt as _, RunExplanation, WaitKind, WaitReason};
 use scoop_runtime::{RunId, RunRequest, Scoop};
 use serde::Serialize;
 

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use scoop_operate::OperateExt as _;
-use scoop_operate::{FindRuns, WaitKind};
+use scoop_operate::{FindRuns, OperateExt as _, WaitKind};
 use scoop_runtime::{PauseTarget, RunPhase, Scoop};
 
 use super::names;

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use scoop_operate::OperateExt as _;
-use scoop_operate::RegisteredHandler;
+use scoop_operate::{OperateExt as _, RegisteredHandler};
 use scoop_runtime::{PauseTarget, Scoop};
 
 use crate::fault::Fault;

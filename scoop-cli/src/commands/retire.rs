@@ -1,8 +1,7 @@
 //! `scoop retire`
 
 use scoop_core::Escaped;
-use scoop_operate::OperateExt as _;
-use scoop_operate::RegisteredWorker;
+use scoop_operate::{OperateExt as _, RegisteredWorker};
 use scoop_runtime::Scoop;
 use serde::Serialize;
 

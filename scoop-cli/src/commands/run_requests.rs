@@ -1,8 +1,7 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip`, `resolve` and `relaunch`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_operate::OperateExt as _;
-use scoop_operate::{Explanation, WaitReason};
+use scoop_operate::{Explanation, OperateExt as _, WaitReason};
 use scoop_runtime::{Named, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop, Wanted};
 use serde::Serialize;
 use uuid::Uuid;

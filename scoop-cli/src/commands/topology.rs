@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use comfy_table::Cell;
 use scoop_core::Escaped;
-use scoop_operate::OperateExt as _;
-use scoop_operate::{QueueLength, RegisteredHandler, RegisteredWorker, StepLaunch, Topology};
+use scoop_operate::{
+    OperateExt as _, QueueLength, RegisteredHandler, RegisteredWorker, StepLaunch, Topology,
+};
 use scoop_runtime::{HandlerLimits, Scoop};
 use serde::Serialize;
 

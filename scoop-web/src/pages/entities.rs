@@ -5,8 +5,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::EntityContents;
-use scoop_operate::OperateExt as _;
+use scoop_operate::{EntityContents, OperateExt as _};
 
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;

@@ -7,9 +7,8 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_core::{Failure, Message as _};
-use scoop_operate::OperateExt as _;
-use scoop_operate::RegisteredHandler;
 use scoop_operate::{Content, RunSummary};
+use scoop_operate::{OperateExt as _, RegisteredHandler};
 use scoop_runtime::{Failed, RunCursor};
 
 use super::{Base, Fields, Frame, page_of, query_of};

@@ -6,8 +6,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::OperateExt as _;
-use scoop_operate::{FindRuns, RunSummary};
+use scoop_operate::{FindRuns, OperateExt as _, RunSummary};
 use scoop_runtime::RunCursor;
 
 use super::overview::FAILED;

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::OperateExt as _;
-use scoop_operate::{Activity, ActivitySpan, FindRuns, RunCounts, RunDurations, RunSummary};
+use scoop_operate::{Activity, ActivitySpan, FindRuns, OperateExt as _, RunCounts, RunDurations, RunSummary};
 use scoop_runtime::shown::humane;
 use scoop_runtime::{RunCursor, RunPhase, RuntimeError, Scoop};
 

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::OperateExt as _;
-use scoop_operate::{FindRuns, RunSummary, WaitKind};
+use scoop_operate::{FindRuns, OperateExt as _, RunSummary, WaitKind};
 use scoop_runtime::{RunCursor, RunPhase, RunRequest};
 use uuid::Uuid;
 

@@ -7,8 +7,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::OperateExt as _;
-use scoop_operate::{RegisteredSchedule, RegisteredWorker};
+use scoop_operate::{OperateExt as _, RegisteredSchedule, RegisteredWorker};
 use scoop_runtime::shown::humane;
 
 use super::{Base, Fields, Frame, page_of, query_of, trigger};

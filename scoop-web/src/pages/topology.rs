@@ -8,11 +8,10 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::OperateExt as _;
-use scoop_operate::RunCounts;
 use scoop_operate::{
     FormerHandler, QueueLength, RegisteredHandler, Topology, TopologyBuild, TopologyService,
 };
+use scoop_operate::{OperateExt as _, RunCounts};
 use scoop_runtime::{EndedPause, Pause, PauseTarget};
 
 use super::count::Count;

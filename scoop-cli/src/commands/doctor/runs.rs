@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use scoop_operate::OperateExt as _;
-use scoop_operate::WaitKind;
+use scoop_operate::{OperateExt as _, WaitKind};
 use scoop_runtime::{FailedCompensation, RunPhase, RunRequest, Scoop};
 
 use super::{Advice, Finding, LISTED, Level};
