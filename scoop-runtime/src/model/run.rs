@@ -95,7 +95,8 @@ named! {
     /// What a run waits for.
     ///
     /// ```
-    /// assert_eq!("children".parse(), Ok(scoop_runtime::WaitKind::Children));
+    /// # use scoop_runtime::WaitKind;
+    /// assert_eq!("children".parse(), Ok(WaitKind::Children));
     /// ```
     WaitKind, "kind of wait" {
         /// Its children.
