@@ -49,11 +49,11 @@ async fn main() -> Result<()> {
 
     let payment = scoop.launch(PaymentCaptured { order: 7, cents: 990 }).await?;
     payment.wait().await?;
-    for waiting in scoop.waiting_members().await? {
+    for waiting in scoop.operate().runs().waiting_members().await? {
         println!("{} waits for the others of key {}", waiting.topic, waiting.key);
     }
     scoop.launch(StockPicked { order: 7, shelf: "B3".into() }).await?.wait().await?;
-    for shipment in scoop.joined(payment.message_id()).await? {
+    for shipment in scoop.operate().runs().joined(payment.message_id()).await? {
         assert_eq!(scoop.find(shipment).await?.wait().await?, Outcome::Committed);
     }
 
@@ -61,7 +61,7 @@ async fn main() -> Result<()> {
     let picked = scoop.launch(StockPicked { order: 8, shelf: "C1".into() }).await?;
     picked.wait().await?;
     let incomplete = loop {
-        match scoop.joined(picked.message_id()).await?.first() {
+        match scoop.operate().runs().joined(picked.message_id()).await?.first() {
             Some(id) => break scoop.find(*id).await?,
             None => tokio::time::sleep(Duration::from_millis(100)).await,
         }

@@ -61,7 +61,13 @@ async fn main() -> Result<()> {
 
     // Nothing of the saga begins while it is paused.
     let saga = PauseTarget::saga::<Statements>();
-    scoop.pause(saga.clone()).reason("the printer is broken").for_at_most(Duration::from_secs(60)).await?;
+    scoop
+        .operate()
+        .pauses()
+        .pause(saga.clone())
+        .reason("the printer is broken")
+        .for_at_most(Duration::from_secs(60))
+        .await?;
     let statement = scoop.launch(StatementDue { customer: 7, month: 1 }).await?;
     let why = scoop.operate().runs().explain(statement.id()).await?;
     assert_eq!(why.runs[0].run.waits_for, Some(WaitKind::Pause));
@@ -71,7 +77,7 @@ async fn main() -> Result<()> {
     let refused = scoop.launch_all(due(20)).await.map(drop).expect_err("it would be too long");
     assert!(matches!(refused, RuntimeError::QueueFull { limit: 20, .. }));
     println!("  {refused}");
-    scoop.resume(saga).await?;
+    scoop.operate().pauses().resume(saga).await?;
     assert_eq!(statement.wait().await?, Outcome::Committed);
 
     scoop.shutdown().await?;

@@ -12,8 +12,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use scoop::operate::FailedRollback;
 use scoop::prelude::*;
-use scoop::requests::{FailedCompensation, RepairAnswer};
+use scoop::requests::RepairAnswer;
 use scoop::{Handle, RunId};
 
 #[derive(Message, Serialize, Deserialize)]
@@ -82,25 +83,36 @@ async fn main() -> Result<ExitCode> {
     }
 
     println!("\nWhat could not be undone, newest first:");
-    for failed in scoop.failed_compensations().await? {
+    for failed in scoop.operate().failures().list().await? {
         println!("  {}, {}: {}", failed.handler, failed.step, failed.failure);
     }
 
     let [first, second, third] = &*orders else { unreachable!("there are three") };
     let answers = [
         // Too early: it fails again, and is listed again.
-        scoop.retry(run_of(&scoop, first).await?).source("the night shift").await?,
-        scoop.skip(run_of(&scoop, second).await?, "it was for free").source("support").await?,
-        scoop.resolve(run_of(&scoop, third).await?, "paid in cash, ticket 4711").source("support").await?,
+        scoop.operate().failures().retry(run_of(&scoop, first).await?).source("the night shift").await?,
+        scoop
+            .operate()
+            .failures()
+            .skip(run_of(&scoop, second).await?, "it was for free")
+            .source("support")
+            .await?,
+        scoop
+            .operate()
+            .failures()
+            .resolve(run_of(&scoop, third).await?, "paid in cash, ticket 4711")
+            .source("support")
+            .await?,
     ];
     println!("after a retry: {}", first.wait().await?);
     bank.open.store(true, Ordering::Relaxed);
-    let answer = scoop.retry(run_of(&scoop, first).await?).source("the day shift").await?;
+    let answer =
+        scoop.operate().failures().retry(run_of(&scoop, first).await?).source("the day shift").await?;
 
     println!("\nWhat operators did:");
     let mut undone = 0;
     for order in &orders {
-        for done in scoop.interventions(order.id()).await? {
+        for done in scoop.operate().failures().interventions(order.id()).await? {
             println!("  {done}");
         }
         undone += usize::from(matches!(order.wait().await?, Outcome::RolledBack(_)));
@@ -117,8 +129,8 @@ async fn main() -> Result<ExitCode> {
 }
 
 /// Failed compensations of these orders that are not settled.
-async fn failed_of(scoop: &Scoop, orders: &[Handle]) -> Result<Vec<FailedCompensation>> {
-    let mut listed = scoop.failed_compensations().await?;
+async fn failed_of(scoop: &Scoop, orders: &[Handle]) -> Result<Vec<FailedRollback>> {
+    let mut listed = scoop.operate().failures().list().await?;
     listed.retain(|failed| orders.iter().any(|order| failed.hierarchy() == order.id()));
     Ok(listed)
 }

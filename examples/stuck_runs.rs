@@ -103,7 +103,7 @@ async fn main() -> Result<()> {
 
     let tuesday = version().only::<tuesday::Lending>().start().await?;
     comes_to(&tuesday, emma, |state| matches!(state, RunState::Stuck { .. })).await?;
-    let [stuck] = &*tuesday.stuck_runs().await? else { panic!("one run is stuck") };
+    let [stuck] = &*tuesday.operate().failures().stuck().await? else { panic!("one run is stuck") };
     assert!(stuck.reason.contains("was = \"lend\""), "the reason names the way out: {}", stuck.reason);
     println!("{}", tuesday.find(emma).await?.tree().await?);
     let dune = tuesday.launch(LoanWanted { book: "Dune".into() }).await?;

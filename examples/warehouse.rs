@@ -226,7 +226,8 @@ async fn reserve(
 
 /// The state of a command: `null`, `accepted`, `rejected` or `refused`.
 async fn command_state(State(scoop): State<Scoop>, Path(id): Path<Uuid>) -> Result<String, StatusCode> {
-    match scoop.command_state(id).await {
+    let state = async { scoop.find(id).await?.command_state().await };
+    match state.await {
         Ok(state) => Ok(state.map_or("null".into(), |state| state.to_string())),
         Err(scoop::RuntimeError::NoSuchMessage { .. }) => Err(StatusCode::NOT_FOUND),
         Err(_) => Err(StatusCode::SERVICE_UNAVAILABLE),
@@ -282,7 +283,7 @@ async fn main() -> Result<()> {
         println!("{request} {}: {expected}", customer.trim());
         assert!(response.ends_with(expected), "{response}");
     }
-    for event in scoop.entity_events::<Stock>(product).await? {
+    for event in scoop.operate().entities().events::<Stock>(product).await? {
         println!("version {}: {} {}", event.version, event.topic, event.payload);
     }
 

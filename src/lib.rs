@@ -26,8 +26,7 @@ pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     Builder, Child, ChildOutcome, Command, Decider, Failed, FailedOutcome, Handle, HandlerLimits,
     HierarchyId, Limit, Limits, Named, Outcome, Rate, Reply, Retry, RetryTarget, RollbackFailure, RunId,
-    RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick,
-    WaitingMember, Wanted,
+    RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick, Wanted,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
@@ -39,24 +38,21 @@ pub mod tree {
     };
 }
 
-/// Pauses of sagas, topics or everything: [`Scoop::pause`].
+/// Pauses of sagas, topics or everything: `operate().pauses().pause`.
 pub mod pauses {
-    pub use scoop_runtime::{
-        Drained, EndedPause, IntoPauseTarget, Pause, PauseTarget, Paused, Resume, SetPause,
-    };
+    pub use scoop_runtime::{Drained, IntoPauseTarget, Pause, PauseTarget, Paused, Resume, SetPause};
 }
 
 /// For how long finished hierarchies are kept, and what gets them before: [`Keep`](retention::Keep).
 pub mod retention {
-    pub use scoop_runtime::{ArchiveBatch, Keep, KeptHierarchies, Prune, Pruned, Undeletable};
+    pub use scoop_runtime::{ArchiveBatch, Keep, KeptHierarchies, Prune, Pruned};
 }
 
-/// Requests of operators, their answers, and the runs that wait for one.
+/// Requests of operators, and their answers.
 pub mod requests {
     pub use scoop_runtime::{
-        BadCursor, CancelAnswer, FailedCompensation, Intervention, ListCursor, ListRequest, Redeliver,
-        Redelivered, RelaunchAnswer, RepairAnswer, Request, Retire, Retired, RollbackAnswer, RunRequest,
-        SignalAnswer, StuckRun,
+        CancelAnswer, Intervention, Redeliver, Redelivered, RelaunchAnswer, RepairAnswer, Request, Retire,
+        Retired, RollbackAnswer, RunRequest, SignalAnswer,
     };
 }
 

@@ -110,7 +110,7 @@ async fn beside_paused(bench: &Bench, backlog: i64) -> Outcome<Vec<Duration>> {
     let database = bench.server.database().await?;
     let client = database.client().await?;
     limits::register(bench, &database, Crowd::Inserts).await?;
-    client.pause(PauseTarget::Handler("inserts".into())).await?;
+    client.operate().pauses().pause(PauseTarget::Handler("inserts".into())).await?;
     drain::launch(&client, Crowd::Inserts, backlog).await?;
     let meter = Meter::default();
     let scoop = database.engine(&bench.settings, &meter).await?.start().await?;

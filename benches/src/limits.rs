@@ -168,7 +168,7 @@ async fn fresh(bench: &Bench, crowd: Crowd, count: i64, is_paused: bool) -> Outc
     let client = database.client().await?;
     register(bench, &database, crowd).await?;
     if is_paused {
-        client.pause(PauseTarget::Handler("lone".into())).await?;
+        client.operate().pauses().pause(PauseTarget::Handler("lone".into())).await?;
         client.launch_all((0..PAUSED).map(|n| Alone { n })).await?;
     }
     drain::launch(&client, crowd, count).await?;

@@ -151,7 +151,7 @@ async fn pages(client: &Scoop) -> Outcome<Vec<(&'static str, Vec<Duration>)>> {
         client.operate().runs().count().await?;
         counts.push(begun.elapsed());
         let begun = Instant::now();
-        if client.find_topic_by_key(topic, &format!("key {nth}")).await.is_ok() {
+        if client.operate().runs().find_by_key(topic, &format!("key {nth}")).await.is_ok() {
             return Err("a key that was not used is found".into());
         }
         keys.push(begun.elapsed());

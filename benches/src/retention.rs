@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use scoop::operate::OperateExt as _;
 use scoop::retention::Keep;
 
 use crate::bench::Bench;
@@ -69,7 +70,7 @@ async fn large(bench: &mut Bench) -> Outcome<()> {
         database.execute("CHECKPOINT").await?;
         let wal = database.number(WAL).await?;
         let begun = Instant::now();
-        let pruned = scoop.prune().older_than(Duration::from_secs(3_600)).await?;
+        let pruned = scoop.operate().retention().prune().older_than(Duration::from_secs(3_600)).await?;
         let took = begun.elapsed().as_secs_f64();
         let wal = database.number(WAL).await? - wal;
         assert_eq!(pruned.events, 5 * runs.unsigned_abs(), "all of it is deleted");

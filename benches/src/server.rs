@@ -183,7 +183,7 @@ impl Server {
         self.execute(format!("CREATE DATABASE {name}")).await?;
         let database = self.open(name.clone()).await?;
         sqlx::raw_sql(include_str!("../sql/tables.sql")).execute(&database.pool).await?;
-        let settings = Settings { pool: Scoop::required_connections(), ..Settings::default() };
+        let settings = Settings { pool: Builder::required_connections(), ..Settings::default() };
         let scoop = database.engine(&settings, &Meter::default()).await?.start().await?;
         scoop.shutdown().await?;
         scoop.pool().close().await;

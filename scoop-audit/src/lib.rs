@@ -11,7 +11,7 @@
 //!
 //! * [`audit`], on the events: I1 runs wait, I2 lineages, I3 once, I4 reverse order, I6 the emissions of a step exist with
 //!   its outcome, I7 progress, as far as a log at rest shows, I8 failures reach the parent, I9 whole hierarchies, T1 times
-//!   rise, T2 nothing begins too early, T3 a cancelled or overdue run gives up, T4 pauses hold.
+//!   rise, T2 nothing begins too early, T3 a cancelled or overdue run gives up.
 //! * [`audit`], if the log has [`Tables`]: I11 failed rollbacks rest, I12 signals, I13 steps that run at most once, I14
 //!   executions, I15 rows of ended runs.
 //! * [`audit_rows`], at any moment: I11 and I15.
@@ -31,7 +31,6 @@ mod history;
 mod log;
 mod once;
 mod order;
-mod pauses;
 mod rollback;
 mod signals;
 mod strategies;
@@ -44,8 +43,8 @@ use uuid::Uuid;
 
 pub use self::log::{
     AwaitedSignal, BegunStep, Effect, EffectKind, EffectPlace, EndedRun, FailedRun, Log, LoggedEvent,
-    LoggedExecution, LoggedMessage, LoggedOutput, LoggedPause, LoggedSignal, LoggedStrategy, Quiescence,
-    Redelivery, RunOutcome, Subscription, Tables,
+    LoggedExecution, LoggedMessage, LoggedOutput, LoggedSignal, LoggedStrategy, Quiescence, Redelivery,
+    RunOutcome, Subscription, Tables,
 };
 
 /// A property that every history must have. Documents cite it by [`Invariant::id`].
@@ -92,8 +91,6 @@ pub enum Invariant {
     NotBefore,
     /// T3: a run that was cancelled or missed a deadline gives up at its next step.
     GivesUp,
-    /// T4: no worker records a move of a paused run between the time at which the pause was drained and its end.
-    Paused,
 }
 
 /// An invariant that does not hold.
@@ -129,7 +126,6 @@ impl Invariant {
             Self::Time => "T1",
             Self::NotBefore => "T2",
             Self::GivesUp => "T3",
-            Self::Paused => "T4",
         }
     }
 }
@@ -153,7 +149,6 @@ pub fn audit(log: &Log, definitions: &[Definition], at_rest: Quiescence) -> Vec<
         rollback::check(hierarchy, &mut findings);
         failures::check(hierarchy, &mut findings);
         timing::check(hierarchy, &mut findings);
-        pauses::check(hierarchy, &mut findings);
     }
     if let Some(tables) = &log.tables {
         signals::check(&hierarchies, tables, &mut findings);

@@ -31,8 +31,6 @@ pub struct Log {
     pub set_aside: Vec<Uuid>,
     /// Messages that started a hierarchy without any handler and were redelivered.
     pub redeliveries: Vec<Redelivery>,
-    /// The pauses of handlers.
-    pub pauses: Vec<LoggedPause>,
     /// The rows of tables beside the event log, if they are known. Without them, signals, steps that run at most once,
     /// the numbers of executions, the list of failed rollbacks, and the ended runs are not checked.
     pub tables: Option<Tables>,
@@ -161,22 +159,6 @@ pub struct Redelivery {
     pub message: Uuid,
     /// The time of the delivery.
     pub at: OffsetDateTime,
-}
-
-/// A time in which a handler was paused, and no run of it was executed; or, for new runs only, none began.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedPause {
-    /// The handler, by the name of its runs; `None` for all.
-    pub handler: Option<String>,
-    /// The topic, if the pause is about one.
-    pub topic: Option<String>,
-    /// Whether it was for new runs only.
-    pub new_runs_only: bool,
-    /// The time at which all workers had acknowledged the pause, and had ended the steps in progress. One for new runs only that
-    /// some have not acknowledged is in the log, too, with `None`: runs below those that it covers may begin.
-    pub drained_at: Option<OffsetDateTime>,
-    /// The end of the pause; `None` if it is in force.
-    pub ended_at: Option<OffsetDateTime>,
 }
 
 /// A message that was emitted.

@@ -1,16 +1,17 @@
 //! Entities: without the types of the program.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::{GivenUp, system_time, time};
-use scoop_runtime::{RunId, RuntimeError};
+use scoop_core::Entity;
+use scoop_runtime::internal::{self, GivenUp, system_time, time};
+use scoop_runtime::{EntityEvents, RebuildEntities, RunId, RuntimeError};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::Operate;
 use crate::contents::{Content, Redaction, StoredContent, content};
 use crate::database::{Database, ReadExt as _};
 use crate::statements::ENTITY_NAMES;
@@ -27,10 +28,85 @@ const NAMES_MAX: u32 = 1_000;
 /// The entities.
 #[derive(Clone)]
 pub struct Entities {
-    pub(crate) database: Arc<Database>,
+    pub(crate) operate: Operate,
 }
 
 impl Entities {
+    /// Rebuilds the states of the entities of a type from their events, after an application has changed. Await it; by
+    /// default it rebuilds all of them, in the order of their keys.
+    ///
+    /// Commands may be decided meanwhile. An entity is locked only while its newest events are applied, 100 at most. A
+    /// program of an older version would apply further events to a rebuilt state in its own way, so end these programs
+    /// first. The cost depends on the number of events of the entities.
+    ///
+    /// An entity that cannot be rebuilt keeps its state, and all others are rebuilt.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::EntitiesNotRebuilt`] if an event has no application any more, does not fit its type or is missing, if
+    /// its application panics, or if the state cannot be stored; [`RuntimeError::Entity`] if the key is not possible; or if
+    /// the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, a part of the entities is rebuilt, each as a whole. The call can be repeated.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example<Stock: scoop_core::Entity<Key = u64>>(
+    /// #     scoop: scoop_runtime::Scoop,
+    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let mut rebuilt = scoop.operate().entities().rebuild::<Stock>().limit(1_000).await?;
+    /// while let Some(last_key) = rebuilt.last_key {
+    ///     println!("rebuilt up to {last_key}");
+    ///     rebuilt = scoop.operate().entities().rebuild::<Stock>().after(last_key).limit(1_000).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rebuild<E: Entity>(&self) -> RebuildEntities<E> {
+        internal::rebuild_entities(&self.operate.scoop)
+    }
+
+    /// The events of the entity with this key, oldest first: up to 100, or a [`limit`](EntityEvents::limit), after a
+    /// [version](EntityEvents::after). A page costs the same after any number of events.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, or if the message of an event is
+    /// missing; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_core::{Entity, Message};
+    /// # async fn example<Stock: Entity<Key = u64>, StockReserved: Message + std::fmt::Debug>(
+    /// #     scoop: scoop_runtime::Scoop,
+    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let mut version = 0;
+    /// loop {
+    ///     let page = scoop.operate().entities().events::<Stock>(7).after(version).limit(50).await?;
+    ///     for event in &page {
+    ///         println!("version {}: {} at {:?}", event.version, event.topic, event.at);
+    ///         if let Some(reserved) = event.message::<StockReserved>()? {
+    ///             println!("{reserved:?}");
+    ///         }
+    ///     }
+    ///     match page.last() {
+    ///         Some(last) => version = last.version,
+    ///         None => break,
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn events<E: Entity>(&self, key: E::Key) -> EntityEvents<E> {
+        internal::entity_events(&self.operate.scoop, key)
+    }
+
     /// The names of all entities, in their order; up to 1,000.
     ///
     /// # Errors
@@ -52,7 +128,7 @@ impl Entities {
     /// # }
     /// ```
     pub fn names(&self) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
-        let database = self.database.clone();
+        let database = self.operate.database();
         async move {
             let names = database.read_patiently(|_| database.entity_names(NAMES_MAX)).await;
             names.map_err(GivenUp::error("entities were listed"))
@@ -83,7 +159,7 @@ impl Entities {
     /// # }
     /// ```
     pub fn keys(&self, name: &str, after: &str) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
-        let (database, name, after) = (self.database.clone(), name.to_owned(), after.to_owned());
+        let (database, name, after) = (self.operate.database(), name.to_owned(), after.to_owned());
         async move {
             let keys = database.read_patiently(|_| database.named_entity_keys(&name, &after, KEYS_MAX)).await;
             keys.map_err(GivenUp::error("entities were listed"))
@@ -118,7 +194,7 @@ impl Entities {
         key: &str,
         after: u64,
     ) -> BoxFuture<'static, Result<Option<EntityContents>, RuntimeError>> {
-        let (database, name, key) = (self.database.clone(), name.to_owned(), key.to_owned());
+        let (database, name, key) = (self.operate.database(), name.to_owned(), key.to_owned());
         async move {
             let failed = || GivenUp::error("an entity was looked up");
             let redaction = database.redaction().await?;

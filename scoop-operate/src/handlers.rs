@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::{GivenUp, HandlerList, IDENTIFIER_PREFIX, system_time, time};
+use scoop_runtime::internal::{self, GivenUp, HandlerList, IDENTIFIER_PREFIX, system_time, time};
 use scoop_runtime::{QueueLength, RegisteredHandler};
+use scoop_runtime::{Redeliver, Retire, RuntimeError};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use crate::Operate;
 use crate::database::{Database, ReadExt as _};
 use crate::statements::{HANDLER_LIST_RETIRED, WORKER_LIST, WORKER_LIST_DEFINITIONS};
 
 /// The handlers of a database.
 #[derive(Clone)]
 pub struct Handlers {
-    pub(crate) database: Arc<Database>,
+    pub(crate) operate: Operate,
 }
 
 /// A list of handlers about to be read. Await it.
@@ -150,8 +151,113 @@ impl IntoFuture for ListFormerHandlers {
 }
 
 impl Handlers {
+    /// Registers a handler of a program that has not started yet: messages launched from now on wait for it. A handler that is
+    /// registered stays as it is. Do not register a saga under a new name while it is registered under a former one: its program
+    /// renames it when it starts.
+    ///
+    /// A program registers its handlers when it starts. Then it also records for how long their hierarchies are kept, which is
+    /// for ever until then, and the fields that operators must not see.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the handler may be registered even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// scoop.operate().handlers().register("orders.placed", "newsletter").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn register(
+        &self,
+        topic: impl Into<String>,
+        handler: impl Into<String>,
+    ) -> impl Future<Output = Result<(), RuntimeError>> + Send {
+        internal::register_handler(&self.operate.scoop, topic, handler)
+    }
+
+    /// Retires a handler whose programs are gone: messages launched from now on are not delivered to it. Await it for
+    /// the number of pending deliveries, and see [`Retire::drop_pending`].
+    ///
+    /// Its unfinished runs stay, and wait for a program that has the saga. A running process with the saga continues
+    /// them; the next start of one registers the handler again. A launch in progress may still be delivered to it;
+    /// repeat the call to see.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the handler may be retired even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let retired = scoop.operate().handlers().retire("orders.placed", "newsletter").await?;
+    /// if retired.pending > 0 {
+    ///     scoop.operate().handlers().retire("orders.placed", "newsletter").drop_pending().await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retire(&self, topic: impl Into<String>, handler: impl Into<String>) -> Retire {
+        internal::retire_handler(&self.operate.scoop, topic, handler)
+    }
+
+    /// Delivers messages of this type that had no handler at their launch to the handlers that are subscribed now.
+    /// Await it for the result. [`Redeliver`] has methods that limit the time and the number of messages.
+    ///
+    /// Each message is redelivered at most once ever, to all handlers subscribed at that moment. So the call can be
+    /// repeated, and be made by several processes at once.
+    ///
+    /// * A message that a client launched, or a step detached, continues its hierarchy: a [`Handle`](scoop_runtime::Handle)
+    ///   of it waits again.
+    /// * A message that a step launched starts a hierarchy of its own, as if it had been
+    ///   [detached](scoop_runtime::Scope::detach): the step did not wait for it, and its saga may have ended since. A later
+    ///   rollback of that saga does not affect the new hierarchy. The tree of the saga names it.
+    ///
+    /// The message keeps the context with which it was launched, deadlines included. Not redelivered are messages whose
+    /// hierarchy was cancelled, whose saga was or will be rolled back, or whose delivery was
+    /// [dropped](scoop_runtime::Retire::drop_pending).
+    ///
+    /// The call reads all events since the given time, ten thousand per query, and redelivers two hundred messages
+    /// per transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic; or if the database fails. Messages that
+    /// were redelivered until then stay redelivered; repeat the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it is ready, some of the messages may have been redelivered. Repeat the call.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let last_week = SystemTime::now() - Duration::from_secs(7 * 24 * 60 * 60);
+    /// while scoop.operate().handlers().redeliver::<OrderPlaced>().since(last_week).await?.more {}
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn redeliver(&self, topic: impl Into<String>) -> Redeliver {
+        internal::redeliver(&self.operate.scoop, topic)
+    }
+
     /// The registered handlers, by topic and saga: those of all programs that ever started on this schema, unless they were
-    /// [retired](scoop_runtime::Scoop::retire_handler). Messages are delivered to them. Await it, or choose a part before:
+    /// [retired](crate::Handlers::retire). Messages are delivered to them. Await it, or choose a part before:
     /// [`limit`](ListHandlers::limit), [`after`](ListHandlers::after), [`named`](ListHandlers::named),
     /// [`topic`](ListHandlers::topic), [`saga`](ListHandlers::saga).
     ///
@@ -173,10 +279,10 @@ impl Handlers {
     /// # }
     /// ```
     pub fn list(&self) -> ListHandlers {
-        ListHandlers { database: self.database.clone(), part: HandlerList::default() }
+        ListHandlers { database: self.operate.database(), part: HandlerList::default() }
     }
 
-    /// The handlers that are not registered any more, by topic and saga: they were [retired](scoop_runtime::Scoop::retire_handler), or their
+    /// The handlers that are not registered any more, by topic and saga: they were [retired](crate::Handlers::retire), or their
     /// sagas have other names now. Await it.
     ///
     /// # Errors
@@ -197,7 +303,7 @@ impl Handlers {
     /// # }
     /// ```
     pub fn former(&self) -> ListFormerHandlers {
-        ListFormerHandlers { database: self.database.clone(), limit: None }
+        ListFormerHandlers { database: self.operate.database(), limit: None }
     }
 
     /// The queues of the sagas with a limit of their queue (`#[saga(queue = ..)]`), by the names of the sagas. The
@@ -224,7 +330,7 @@ impl Handlers {
     /// # }
     /// ```
     pub fn queues(&self) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
-        let database = self.database.clone();
+        let database = self.operate.database();
         async move {
             let listed = database.read_patiently(|_| database.queue_lengths(None)).await;
             listed.map_err(GivenUp::error("the queues were listed"))
@@ -259,7 +365,7 @@ impl Handlers {
     ) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
         let limited = handlers.iter().filter(|it| it.limits.queue.is_some()).map(|it| it.handler.clone());
         let (database, sagas) =
-            (self.database.clone(), limited.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+            (self.operate.database(), limited.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
         async move {
             if sagas.is_empty() {
                 return Ok(vec![]);
@@ -297,7 +403,7 @@ impl Handlers {
         &self,
         handlers: &[RegisteredHandler],
     ) -> BoxFuture<'static, Result<Vec<Vec<i32>>, RuntimeError>> {
-        let database = self.database.clone();
+        let database = self.operate.database();
         let (topics, sagas): (Vec<_>, Vec<_>) =
             handlers.iter().map(|it| (it.topic.clone(), it.handler.clone())).unzip();
         async move {
@@ -335,7 +441,7 @@ impl Handlers {
     /// # }
     /// ```
     pub fn workers(&self) -> BoxFuture<'static, Result<Vec<RegisteredWorker>, RuntimeError>> {
-        let database = self.database.clone();
+        let database = self.operate.database();
         async move {
             let listed = database.read_patiently(|_| database.listed_workers()).await;
             listed.map_err(GivenUp::error("the workers were listed"))

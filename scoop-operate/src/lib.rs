@@ -1,15 +1,21 @@
-//! What operators see of a program on PostgreSQL: its runs, what they wait for, its events and its entities.
+//! What operators see of a program on PostgreSQL, and what they ask of it: runs, failures, pauses, handlers, entities, events,
+//! schedules, the topology and retention.
 //!
-//! Everything here only reads, and as a role that may only read. A program that only runs sagas does not need this crate. In memory
-//! there is nothing to read.
+//! A role that may only read suffices for everything that reads. A program that only runs sagas does not need this crate. In memory
+//! there is nothing to read; requests about failed and awaiting runs work there, too.
 //!
 //! Users depend on `scoop-saga` with the feature `operate`, which has this crate as `scoop::operate`.
 
 mod contents;
+mod cursor;
 mod database;
 mod entities;
 mod events;
+mod failures;
 mod handlers;
+mod listing;
+mod pauses;
+mod retention;
 mod runs;
 mod schedules;
 mod statements;
@@ -18,40 +24,45 @@ mod topology;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::Tables;
-pub use scoop_runtime::{QueueLength, RegisteredHandler, RunCursor, WaitKind};
+use scoop_runtime::internal::{self, Tables};
+pub use scoop_runtime::{QueueLength, RegisteredHandler, WaitKind};
 use scoop_runtime::{RuntimeError, Scoop};
 
 pub use self::contents::Content;
+pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 use self::database::Database;
 pub use self::entities::{Entities, EntityContents, EntityEventContents};
 pub use self::events::{BadEventCursor, EventCursor, EventStream, Events, RecordedEvent};
+pub use self::failures::{FailedRollback, Failures, StuckRun};
 pub use self::handlers::{
     FormerHandler, Handlers, ListFormerHandlers, ListHandlers, RegisteredWorker, WorkerSaga,
 };
+pub use self::listing::{ListItem, ListRequest, PagedListItem};
+pub use self::pauses::{EndedPause, Pauses};
+pub use self::retention::{Retention, Undeletable};
 pub use self::runs::{
     Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindRuns, JoinWait,
     LimitKey, RunContents, RunCount, RunCounts, RunDurations, RunExplanation, RunPage, RunPosition,
-    RunSummary, RunValue, Runs, WaitReason, WorkerInfo,
+    RunSummary, RunValue, Runs, WaitReason, WaitingMember, WorkerInfo,
 };
 pub use self::schedules::{ListSchedules, RegisteredSchedule, Schedules};
 #[doc(hidden)]
 pub use self::statements::statements;
 pub use self::topology::{Affected, StepLaunch, Topology, TopologyBuild, TopologyHandler, TopologyService};
 
-/// What operators see of a program. [`OperateExt::operate`] returns it.
+/// What operators see of a program. [`OperateExt::operate`] returns it. Like a [`Scoop`], it keeps the program running.
 #[derive(Clone)]
 pub struct Operate {
-    database: Arc<Database>,
+    scoop: Scoop,
+    /// `None` in memory.
+    database: Option<Arc<Database>>,
 }
 
 /// Gives a program [`operate`](Self::operate).
 pub trait OperateExt {
     /// What operators see of this program.
     ///
-    /// # Panics
-    ///
-    /// In memory, where there is nothing to read. Shared code checks [`Scoop::is_in_memory`] first.
+    /// In memory, whatever reads the database panics. Shared code checks [`Scoop::is_in_memory`] first.
     ///
     /// ```no_run
     /// use scoop_operate::OperateExt;
@@ -68,23 +79,66 @@ pub trait OperateExt {
 
 impl OperateExt for Scoop {
     fn operate(&self) -> Operate {
-        let tables = Tables::of(self);
-        let tables = tables.expect(
-            "this program runs in memory, where operators find nothing; check `Scoop::is_in_memory` first",
-        );
-        Operate { database: Arc::new(Database(tables)) }
+        let database = Tables::of(self).map(|tables| Arc::new(Database(tables)));
+        Operate { scoop: self.clone(), database }
     }
 }
 
 impl Operate {
+    /// The rights on tables and functions that a program with sagas needs, and the role of this program lacks, such as
+    /// `INSERT on scoop.message`. Empty in memory. A client needs fewer: see the page about security of the guide.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// for right in scoop.operate().lacking_rights().await? {
+    ///     println!("missing: {right}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lacking_rights(&self) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
+        internal::lacking_rights(&self.scoop)
+    }
+
     /// The runs: lists, counts, and what they wait for.
     pub fn runs(&self) -> Runs {
-        Runs { database: self.database.clone() }
+        Runs { operate: self.clone() }
+    }
+
+    /// The runs that need an operator: failed rollbacks and stuck runs.
+    pub fn failures(&self) -> Failures {
+        Failures { operate: self.clone() }
+    }
+
+    /// Pauses of sagas, of topics and of everything.
+    pub fn pauses(&self) -> Pauses {
+        Pauses { operate: self.clone() }
+    }
+
+    /// The record of finished hierarchies, and its deletion by hand.
+    pub fn retention(&self) -> Retention {
+        Retention { operate: self.clone() }
+    }
+
+    fn database(&self) -> Arc<Database> {
+        let database = self.database.clone();
+        database.expect(
+            "this program runs in memory, where operators find nothing; check `Scoop::is_in_memory` first",
+        )
     }
 
     /// The entities, by their names.
     pub fn entities(&self) -> Entities {
-        Entities { database: self.database.clone() }
+        Entities { operate: self.clone() }
     }
 
     /// The recorded events, as they become visible. [`Events::follow`] returns a stream of them.
@@ -120,17 +174,17 @@ impl Operate {
     /// # }
     /// ```
     pub fn events(&self) -> Events {
-        Events::new(self.database.clone())
+        Events::new(self.database())
     }
 
     /// The handlers: their workers, definitions and queues.
     pub fn handlers(&self) -> Handlers {
-        Handlers { database: self.database.clone() }
+        Handlers { operate: self.clone() }
     }
 
     /// The schedules.
     pub fn schedules(&self) -> Schedules {
-        Schedules { database: self.database.clone() }
+        Schedules { operate: self.clone() }
     }
 
     /// The topology of the database.
@@ -158,7 +212,7 @@ impl Operate {
     /// # }
     /// ```
     pub fn topology(&self) -> BoxFuture<'static, Result<Topology, RuntimeError>> {
-        let database = self.database.clone();
+        let database = self.database();
         async move { Topology::read(&database).await }.boxed()
     }
 }

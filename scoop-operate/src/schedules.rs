@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::{GivenUp, system_time, time_if_any};
-use scoop_runtime::{HierarchyId, RuntimeError};
+use scoop_runtime::internal::{self, GivenUp, system_time, time_if_any};
+use scoop_runtime::{Handle, HierarchyId, RuntimeError};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use crate::Operate;
 use crate::database::{Database, ReadExt as _};
 use crate::statements::SCHEDULE_LIST;
 
 /// The schedules of a database.
 #[derive(Clone)]
 pub struct Schedules {
-    pub(crate) database: Arc<Database>,
+    pub(crate) operate: Operate,
 }
 
 /// A list of schedules about to be read. Await it.
@@ -73,6 +74,22 @@ impl IntoFuture for ListSchedules {
 }
 
 impl Schedules {
+    /// As [`trigger`](Self::trigger), with the saga given by its stored name.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.operate().schedules().trigger("nightly-report").await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn trigger(
+        &self,
+        saga: impl Into<String>,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        internal::trigger_named(&self.operate.scoop, saga)
+    }
+
     /// The schedules of sagas, by topic and saga: those of all programs that ever started on this schema. Await it.
     ///
     /// # Errors
@@ -94,7 +111,7 @@ impl Schedules {
     /// # }
     /// ```
     pub fn list(&self) -> ListSchedules {
-        ListSchedules { database: self.database.clone(), after: Default::default(), limit: None }
+        ListSchedules { database: self.operate.database(), after: Default::default(), limit: None }
     }
 }
 

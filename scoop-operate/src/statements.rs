@@ -46,6 +46,12 @@ statements! {
     RUN_PAGE_UNFINISHED = "run_page_unfinished",
     RUN_POSITIONS = "run_positions",
     SCHEDULE_LIST = "schedule_list",
+    FAILED_ROLLBACKS = "failed_rollbacks",
+    STUCK_RUNS = "stuck_runs",
+    JOIN_LIST = "join_list",
+    PAUSE_LIST = "pause_list",
+    PAUSE_LIST_ENDED = "pause_list_ended",
+    RETENTION_UNDELETABLE = "retention_undeletable",
     WORKER_LIST = "worker_list",
     WORKER_LIST_DEFINITIONS = "worker_list_definitions",
 }

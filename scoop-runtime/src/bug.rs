@@ -96,10 +96,6 @@ pub enum Bug {
     KeepVoidDecisions,
     /// What the application of an event changed before its panic stays in the state.
     KeepAfterPanic,
-    /// Runs of a paused handler are claimed.
-    ClaimPaused,
-    /// Runs begin although new runs of their handler are paused.
-    BeginDuringPause,
     /// A run is claimed although the limit of its saga is reached.
     ExceedLimits,
     /// A run begins although the rate of its saga or of its key is reached.
@@ -110,14 +106,6 @@ pub enum Bug {
     YieldTurn,
     /// Runs are claimed in the order in which they became ready, without regard to their priority.
     IgnorePriority,
-    /// The places that other programs hold in a queue are not counted.
-    ForgetLeases,
-    /// A hierarchy with a failed run is deleted.
-    DeleteAwaiting,
-    /// A hierarchy is deleted although a message of it waits to be joined, or although the messages that it joins are kept.
-    DeleteNeeded,
-    /// A hierarchy that is kept for longer than others is never looked at again.
-    ForgetKept,
     /// A run goes on as soon as one handler has committed, without its strategy.
     GoOnEarly,
     /// A strategy is not asked again when enough children have ended.
@@ -143,21 +131,17 @@ pub enum Feature {
     Executions,
     /// Decisions of commands.
     Commands,
-    /// Pauses of handlers.
-    Pauses,
     /// Limits.
     Limits,
     /// Priorities of runs.
     Priorities,
-    /// Deletion of finished hierarchies.
-    Retention,
     /// Strategies of launches.
     Strategies,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Bug; 60] = [
+    pub const ALL: [Bug; 54] = [
         Bug::SkipFence,
         Bug::SettleTwice,
         Bug::CountTwice,
@@ -202,17 +186,11 @@ impl Bug {
         Bug::StaleDecisions,
         Bug::KeepVoidDecisions,
         Bug::KeepAfterPanic,
-        Bug::ClaimPaused,
-        Bug::BeginDuringPause,
         Bug::ExceedLimits,
         Bug::ExceedRates,
         Bug::ForgetParked,
         Bug::YieldTurn,
         Bug::IgnorePriority,
-        Bug::ForgetLeases,
-        Bug::DeleteAwaiting,
-        Bug::DeleteNeeded,
-        Bug::ForgetKept,
         Bug::GoOnEarly,
         Bug::AskLate,
         Bug::ForgetOthers,
@@ -231,14 +209,10 @@ impl Bug {
             | Self::KeepSignal => Some(Feature::Signals),
             Self::BeginTwice => Some(Feature::AtMostOnce),
             Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
-            Self::ClaimPaused | Self::BeginDuringPause => Some(Feature::Pauses),
-            Self::ExceedLimits
-            | Self::ExceedRates
-            | Self::ForgetParked
-            | Self::YieldTurn
-            | Self::ForgetLeases => Some(Feature::Limits),
+            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked | Self::YieldTurn => {
+                Some(Feature::Limits)
+            }
             Self::IgnorePriority => Some(Feature::Priorities),
-            Self::DeleteAwaiting | Self::DeleteNeeded | Self::ForgetKept => Some(Feature::Retention),
             Self::GoOnEarly | Self::AskLate | Self::ForgetOthers | Self::ForgetLeft | Self::ForgetGaveUp => {
                 Some(Feature::Strategies)
             }

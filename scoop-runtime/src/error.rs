@@ -249,7 +249,7 @@ pub enum RuntimeError {
     },
 
     /// No hierarchy or run has this id: it was never launched, its transaction was not committed, it was
-    /// [pruned](crate::Scoop::prune), or the run was cancelled before it began. Such a run is deleted and has no events, so
+    /// pruned (`operate().retention().prune`), or the run was cancelled before it began. Such a run is deleted and has no events, so
     /// nothing has its id any more. Its message is still there.
     #[error(
         "there is no hierarchy and no run {id}; was the transaction that launched it committed, was it pruned, or was it a run \
@@ -317,7 +317,7 @@ pub enum RuntimeError {
         why: String,
     },
 
-    /// Entities cannot be [rebuilt](crate::Scoop::rebuild_entities). They are unchanged; all others are rebuilt.
+    /// Entities cannot be rebuilt (`operate().entities().rebuild`). They are unchanged; all others are rebuilt.
     #[error("{failed} entities of `{entity}` cannot be rebuilt:{}", not_rebuilt(*.failed, .failures))]
     EntitiesNotRebuilt {
         /// The name of the entity.
@@ -349,7 +349,7 @@ pub enum RuntimeError {
     },
 
     /// No message has this id: it was never launched, its transaction was not committed, or its hierarchy was
-    /// [pruned](crate::Scoop::prune).
+    /// pruned (`operate().retention().prune`).
     #[error(
         "there is no message {id}; was the transaction that launched it committed, or was its hierarchy pruned?"
     )]
@@ -452,7 +452,7 @@ pub enum RuntimeError {
     NoHandler {
         /// The topic.
         topic: String,
-        /// The requirer: the Rust type of the message, `Scoop::launch_untyped` or `Scoop::redeliver`.
+        /// The requirer: the Rust type of the message, `Scoop::launch_untyped` or `operate().handlers().redeliver`.
         message: String,
         /// The topics that have handlers.
         subscribed: crate::Subscribed,
@@ -482,7 +482,7 @@ pub enum RuntimeError {
         waited: Option<Duration>,
     },
 
-    /// [`Scoop::trigger`](crate::Scoop::trigger) or [`trigger_named`](crate::Scoop::trigger_named) was called for a saga
+    /// [`Scoop::trigger`](crate::Scoop::trigger) or `operate().schedules().trigger` was called for a saga
     /// without a registered schedule.
     #[error("saga `{}` has no schedule; did a program that has it ever start?", Escaped(saga))]
     NoSchedule {
@@ -606,7 +606,7 @@ pub enum NoResult {
     /// No saga was subscribed when the message was launched.
     #[error(
         "no saga was subscribed when it was launched; start a program that handles it, then launch it again, or have it \
-         redelivered by `Scoop::redeliver`"
+         redelivered by `operate().handlers().redeliver`"
     )]
     NoHandlers,
 

@@ -10,18 +10,19 @@ use sqlx::{Postgres, SqlStr};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use crate::api::operations::*;
 pub use crate::engine::IDENTIFIER_PREFIX;
-pub use crate::model::cursor::{EndedPlace, Place};
 pub use crate::model::run::QUEUED_MIN;
+pub use crate::repair::no_program;
 use crate::store::{
-    DueStorage as _, FetchExt as _, PostgresStore, QueueStorage as _, RequestStorage as _, Store,
-    SubscriptionStorage as _,
+    DueStorage as _, FetchExt as _, PostgresStore, RequestStorage as _, Store, SubscriptionStorage as _,
 };
+pub use crate::store::{FIRST_MAX, UNKNOWN_MAX};
 pub use crate::store::{
-    HandlerList, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate,
-    serial, stored_time, time, time_if_any, without_comments,
+    HandlerList, concurrency, failed_attempts, failure_if_readable, lineage, no_failure, pauses, phase,
+    priority, rate, serial, stored_time, time, time_if_any, without_comments,
 };
-pub use crate::util::format::{ahead, strategy, system_time};
+pub use crate::util::format::{ahead, strategy, system_time, utc};
 use crate::util::patience::Trial;
 pub use crate::util::patience::{Attempt, FOREVER, GivenUp};
 pub use crate::util::read_turns::is_out_of_turns;

@@ -59,18 +59,17 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, Drained, EntityEvent, EntityEvents,
-    EntityNotRebuilt, EntityState, Handle, Health, Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped,
-    ListItem, ListRequest, Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities,
-    RebuiltEntities, Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire, Retired,
-    RollbackAnswer, RollbackFailure, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
-    migration_files,
+    ArchiveBatch, Builder, CommandHandle, CommandState, Drained, EntityEvent, EntityEvents, EntityNotRebuilt,
+    EntityState, Handle, Health, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, Paused,
+    Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume,
+    Retire, Retired, RollbackFailure, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
-pub use model::cursor::{BadCursor, ListCursor, RunCursor};
+pub use model::answers::{CancelAnswer, RelaunchAnswer, RollbackAnswer, SignalAnswer};
+pub use model::retention::Keep;
 pub use model::run::{RunPhase, RunRequest, WaitKind};
-pub use repair::{FailedCompensation, Intervention, RepairAnswer, StuckRun};
+pub use repair::{Intervention, RepairAnswer};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};
 pub use saga::failed::{Failed, FailedOutcome};
@@ -85,9 +84,7 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
 pub use settings::Limits;
-pub use store::{
-    EndedPause, IntoPauseTarget, Pause, PauseTarget, QueueLength, RegisteredHandler, RowState, WaitingMember,
-};
+pub use store::{IntoPauseTarget, Pause, PauseTarget, QueueLength, RegisteredHandler, RowState};
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
 #[cfg(feature = "opentelemetry")]

@@ -5,7 +5,9 @@ use std::time::Duration;
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
 use scoop_core::wait::WaitPlan;
 
-use crate::api::{Archive, Keep};
+use crate::api::Archive;
+use crate::error::SetupError;
+use crate::model::retention::{KEEP_MIN, Keep};
 use crate::store::Program;
 use crate::testing::Rehearsal;
 use crate::util::patience::PATIENCE;
@@ -147,6 +149,22 @@ impl Default for Limits {
             failure_text_bytes_max: FAILURE_TEXT_BYTES_MAX,
             depth_max: DEPTH_MAX,
         }
+    }
+}
+
+/// The least time between two looks for what is due.
+const INTERVAL_MIN: Duration = Duration::from_millis(1);
+
+impl Keep {
+    /// The mistakes in these times.
+    pub(crate) fn mistakes(self) -> impl Iterator<Item = SetupError> {
+        let times = [
+            ("committed", self.committed, KEEP_MIN),
+            ("rolled_back", self.rolled_back, KEEP_MIN),
+            ("every", self.interval, INTERVAL_MIN),
+        ];
+        let too_short = times.into_iter().filter(|(_, time, least)| time < least);
+        too_short.map(|(setting, time, least)| SetupError::KeepTime { setting, time, least })
     }
 }
 

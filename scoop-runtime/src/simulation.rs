@@ -26,7 +26,7 @@ pub struct Subscription {
     pub handler: String,
     /// The start of the subscription.
     pub since: SystemTime,
-    /// The end of the subscription, if it was [retired](crate::Scoop::retire_handler).
+    /// The end of the subscription, if it was retired (`operate().handlers().retire`).
     pub until: Option<SystemTime>,
     /// Whether its [pending deliveries](crate::Retire::drop_pending) were dropped then.
     pub dropped: bool,
@@ -191,6 +191,18 @@ pub fn tables(database: &InMemory) -> Tables {
 /// ```
 pub fn entity_events(database: &InMemory) -> Vec<EntityEvent> {
     database.memory().all_entity_events()
+}
+
+/// The keys and topics of the messages that wait to be joined.
+///
+/// ```
+/// # extern crate scoop_runtime as scoop;
+/// use scoop::{InMemory, simulation};
+///
+/// assert!(simulation::waiting_members(&InMemory::new()).is_empty());
+/// ```
+pub fn waiting_members(database: &InMemory) -> Vec<(String, String)> {
+    database.memory().waiting_members()
 }
 
 /// From now on this thread derives its ids from this seed; `None` makes them random again.

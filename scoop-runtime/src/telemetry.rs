@@ -402,32 +402,30 @@ events! {
         ("the pause of {} ended: {why}", pause.target)
 }
 
-const START_ONE_THAT_FITS: &str =
-    "start a program whose saga fits it, or see `Scoop::stuck_runs` and `Scoop::retry`";
+const START_ONE_THAT_FITS: &str = "start a program whose saga fits it, or see `operate().failures().stuck` and `operate().failures().retry`";
 
 const START_ONE_THAT_HAS_IT: &str =
     "start a program that has it, or if it was renamed, write `#[saga(was = \"..\")]`";
 
 const RESTART_AND_REPORT: &str = "restart the process, and report the panic as an issue";
 
-const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `Scoop::retry`";
+const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `operate().failures().retry`";
 
 const CANCEL_OR_MEND: &str =
     "as the owner of the tables, mend the row of the run in `run`, or cancel the run by `Scoop::cancel`";
 
 const END_THE_LOCK: &str = "end the transaction that locks the row: see `pg_locks` and `pg_stat_activity`";
 
-const REMOVE_THE_REFERENCE: &str =
-    "remove what refers to rows of the schema, such as a foreign key or a trigger: see `Scoop::undeletable`";
+const REMOVE_THE_REFERENCE: &str = "remove what refers to rows of the schema, such as a foreign key or a trigger: see `operate().retention().undeletable`";
 
-const DELETE_THE_ROW: &str = "see `Scoop::waiting_members`; as the owner of the tables, mend the message and set `refused` of its row in \
+const DELETE_THE_ROW: &str = "see `operate().runs().waiting_members`; as the owner of the tables, mend the message and set `refused` of its row in \
     `join_member` to null, or delete the row";
 
 const FIND_OUT_WHY: &str =
-    "see the earlier log lines of the workers, fix the cause, then call `Scoop::retry`";
+    "see the earlier log lines of the workers, fix the cause, then call `operate().failures().retry`";
 
 const START_ONE_THAT_READS: &str =
-    "see the reason in `Scoop::stuck_runs`, and start a program that can read it";
+    "see the reason in `operate().failures().stuck`, and start a program that can read it";
 
 /// A text for tables that operators read: as in the log.
 pub(crate) fn scrubbed(text: &dyn Display) -> String {
@@ -474,7 +472,7 @@ fn remedy_of_rollback(failure: &Failure) -> &'static str {
     match text::comes_from_below(failure) {
         true => "repair the run below whose rollback failed: this one continues after that",
         false => {
-            "see `Scoop::failed_compensations`, fix the cause, then call `Scoop::retry`, `Scoop::skip` or `Scoop::resolve`"
+            "see `operate().failures().list`, fix the cause, then call `operate().failures().retry`, `operate().failures().skip` or `operate().failures().resolve`"
         }
     }
 }

@@ -108,7 +108,7 @@ pub struct UnhandledMessage {
     pub message_id: Uuid,
     /// The time of its launch; `None` if the recorded time is outside the years 1 to 9999.
     pub at: Option<SystemTime>,
-    /// The hierarchy that handles it, if it was [redelivered](crate::Scoop::redeliver).
+    /// The hierarchy that handles it, if it was redelivered (`operate().handlers().redeliver`).
     pub redelivered_as: Option<HierarchyId>,
 }
 
@@ -269,7 +269,7 @@ impl RunInfo {
     /// [`interventions_left_out`](Self::interventions_left_out), which stands for that or more.
     pub const LEFT_OUT_MAX: usize = 10_000;
 
-    /// The id of this run, for [`Scoop::cancel`](crate::Scoop::cancel), [`Scoop::retry`](crate::Scoop::retry) and
+    /// The id of this run, for [`Scoop::cancel`](crate::Scoop::cancel), `operate().failures().retry` and
     /// other requests.
     pub fn id(&self) -> RunId {
         self.lineage.id().into()
@@ -447,12 +447,12 @@ impl Tree {
         &self.cancellations
     }
 
-    /// The hierarchy whose message was [launched again](crate::Scoop::relaunch) in this one.
+    /// The hierarchy whose message was launched again (`operate().runs().relaunch`) in this one.
     pub fn relaunch_of(&self) -> Option<HierarchyId> {
         self.relaunches.of
     }
 
-    /// The hierarchies in which the first message of this one was [launched again](crate::Scoop::relaunch), the oldest first.
+    /// The hierarchies in which the first message of this one was launched again (`operate().runs().relaunch`), the oldest first.
     pub fn relaunched_as(&self) -> &[HierarchyId] {
         &self.relaunches.as_others
     }

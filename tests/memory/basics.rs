@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
 use scoop::{EventKind, InMemory};
 
@@ -106,20 +105,5 @@ async fn failed_hierarchy_is_undone_children_first() -> Result<()> {
     let undone = log.iter().filter(|event| event.kind == EventKind::RolledBack);
     let undone: Vec<_> = undone.map(|event| event.handler.as_deref().unwrap_or_default()).collect();
     assert_eq!(undone, ["reserve", "reserve", "reserve", "order"], "{log:#?}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
-    let scoop = Scoop::builder().in_memory().client().await?;
-    for number in 0..1_001 {
-        let target = PauseTarget::topic(format!("topic {number}"));
-        scoop.pause(target.clone()).await?;
-        scoop.resume(&target).await?;
-    }
-    let ended = scoop.ended_pauses().limit(2_000).await?;
-    assert_eq!(ended.len(), 1_000);
-    assert_eq!(ended[0].pause.target, PauseTarget::topic("topic 1000"));
-    assert_eq!(ended[999].pause.target, PauseTarget::topic("topic 1"));
     Ok(())
 }

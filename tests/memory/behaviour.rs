@@ -15,16 +15,10 @@ mod commands_authorized;
 mod commands_below;
 #[path = "../it/behaviour/endless.rs"]
 mod endless;
-#[path = "../it/behaviour/entity_streams.rs"]
-mod entity_streams;
-#[path = "../it/behaviour/error_queue.rs"]
-mod error_queue;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]
 mod idempotency_keys;
-#[path = "../it/behaviour/joined.rs"]
-mod joined;
 #[path = "../it/behaviour/keys_changed.rs"]
 mod keys_changed;
 #[path = "../it/behaviour/long_loops.rs"]
@@ -39,24 +33,14 @@ mod no_handler;
 mod panics;
 #[path = "../it/behaviour/read_back.rs"]
 mod read_back;
-#[path = "../it/behaviour/redelivered.rs"]
-mod redelivered;
 #[path = "../it/behaviour/replies_last_step.rs"]
 mod replies_last_step;
 #[path = "../it/behaviour/replies_to_clients.rs"]
 mod replies_to_clients;
 #[path = "../it/behaviour/replies_windows.rs"]
 mod replies_windows;
-#[path = "../it/behaviour/retention.rs"]
-mod retention;
-#[path = "../it/behaviour/retention_archive.rs"]
-mod retention_archive;
-#[path = "../it/behaviour/retention_by_itself.rs"]
-mod retention_by_itself;
 #[path = "../it/behaviour/rollback_requests.rs"]
 mod rollback_requests;
-#[path = "../it/behaviour/several_topics.rs"]
-mod several_topics;
 #[path = "../it/behaviour/sleeping.rs"]
 mod sleeping;
 #[path = "../it/behaviour/timelines.rs"]
@@ -65,10 +49,6 @@ mod timelines;
 mod trees;
 #[path = "../it/behaviour/trees_parts.rs"]
 mod trees_parts;
-#[path = "../it/behaviour/types_changed.rs"]
-mod types_changed;
-#[path = "../it/behaviour/untyped.rs"]
-mod untyped;
 
 use scoop::RuntimeError;
 use scoop::operate::OperateExt as _;

@@ -125,7 +125,7 @@ async fn a_day_has_twenty_four_hours() -> Result<()> {
     tokio::time::sleep(DAY + HOUR / 2).await;
     assert_eq!(ticks.load(Ordering::Relaxed), 24);
     assert_eq!(scoop.trigger::<Hourly>().await?.wait().await?, Outcome::Committed);
-    assert_eq!(scoop.trigger_named("hourly").await?.wait().await?, Outcome::Committed);
+    assert_eq!(scoop.operate().schedules().trigger("hourly").await?.wait().await?, Outcome::Committed);
     assert_eq!(ticks.load(Ordering::Relaxed), 26);
     Ok(())
 }

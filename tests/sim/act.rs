@@ -280,9 +280,7 @@ impl<'a, 'b> Act<'a, 'b> {
         match outcome {
             ChildOutcome::Unfinished => complain("unfinished"),
             // A run that gave up waiting for some children may still have to handle the failures of others.
-            ChildOutcome::NeverStarted
-                if self.code == Code::Step && !self.alive.world.notes().dropped.contains(&**handler) =>
-            {
+            ChildOutcome::NeverStarted if self.code == Code::Step => {
                 complain("not even started");
             }
             ChildOutcome::Committed if handler == "delta" => {

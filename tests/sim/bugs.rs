@@ -11,11 +11,9 @@ use crate::awaiting::AWAITING;
 use crate::commands;
 use crate::joined::JOINED;
 use crate::judge;
-use crate::kept::KEPT;
 use crate::limited::LIMITED;
 use crate::many::threads;
 use crate::once::ONCE;
-use crate::paused::PAUSED;
 use crate::play;
 use crate::prioritized::PRIORITIZED;
 use crate::scenario::{CHANGING_FROM, Scenario};
@@ -87,10 +85,8 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::Signals => &AWAITING,
             Feature::AtMostOnce => &ONCE,
             Feature::Executions => &ANEW,
-            Feature::Pauses => &PAUSED,
             Feature::Limits => &LIMITED,
             Feature::Priorities => &PRIORITIZED,
-            Feature::Retention => &KEPT,
             Feature::Strategies => &STRATEGIES,
         };
         return small.find(bug, SEEDS_MAX);

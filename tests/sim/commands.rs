@@ -510,7 +510,7 @@ impl Judge {
             Sent::Take(take, handle) => {
                 let rolled_back = self.end(handle, &format!("{take:?}")).await?;
                 let decision = handle.decision().await.ok();
-                let state = client.command_state(handle.id()).await?;
+                let state = client.find(handle.id()).await?.command_state().await?;
                 let expected = decision.as_ref().map(|decision| match decision {
                     Decision::Accepted(_) => CommandState::Accepted,
                     Decision::Rejected(_) => CommandState::Rejected,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use scoop::prelude::*;
+use scoop::simulation;
 use scoop::{Builder, EventKind, Handle, Outcome};
 use uuid::Uuid;
 
@@ -142,7 +143,7 @@ impl World {
         let mut roots = BTreeSet::new();
         for event in self.crew.database.event_log() {
             if event.kind == EventKind::Emitted && ["join.paid", "join.picked"].contains(&&*event.topic) {
-                let joined = client.joined(event.message_id).await?;
+                let joined = client.operate().runs().joined(event.message_id).await?;
                 roots.extend(joined.into_iter().map(scoop::HierarchyId::uuid));
             }
         }
@@ -174,8 +175,8 @@ impl World {
         let unseen = roots.iter().filter(|root| !sets.contains_key(root));
         let began = |root: &&Uuid| !matches!(outcomes.get(root), Some(Outcome::RolledBack(_)));
         wrong.extend(unseen.filter(began).map(|root| format!("set {root} ended without its step")));
-        let waiting = client.waiting_members().await?;
-        let topics: BTreeSet<_> = waiting.iter().map(|member| (&member.key, &member.topic)).collect();
+        let waiting = simulation::waiting_members(&self.crew.database);
+        let topics: BTreeSet<_> = waiting.iter().map(|member| (&member.0, &member.1)).collect();
         for (key, _) in topics.iter().filter(|(_, topic)| *topic == "join.paid") {
             if topics.contains(&(*key, &"join.picked".to_owned())) {
                 wrong.push(format!("a set of key {key} is complete, but waits"));

@@ -2,7 +2,7 @@
 //! processes fail, die and are replaced.
 //!
 //! Here is checked that at no time more runs are in execution than the limit admits, that no more begin within a period than the
-//! rate admits, that a serial run begins only after the end of the one before, that no more wait for their first claim than the limit of the queue admits, and that each comes to its end.
+//! rate admits, that a serial run begins only after the end of the one before, and that each comes to its end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use scoop::prelude::*;
-use scoop::{Builder, EventKind, Handle, Outcome, RowState, RuntimeError, WorkingRun};
+use scoop::{Builder, EventKind, Handle, Outcome, RowState, WorkingRun};
 
 use crate::crew::{Crew, Fate, Small};
 use crate::judge::{audited, small_log};
@@ -55,9 +55,6 @@ struct Letter {
 struct Notice {
     takes: u32,
 }
-
-/// How many tasks may wait for a worker when one is launched.
-const QUEUE: usize = 4;
 
 #[derive(Clone, Copy, Message, Serialize, Deserialize)]
 #[message(topic = "limited.task")]
@@ -227,7 +224,7 @@ impl Ledgers {
 #[derive(Default)]
 struct Tasks;
 
-#[saga(name = "limited-tasks", concurrency = 1, queue = 4)]
+#[saga(name = "limited-tasks", concurrency = 1)]
 #[subscribes(Task)]
 impl Tasks {
     #[step]
@@ -318,11 +315,7 @@ impl World {
         let in_turn = |run: &&WorkingRun| run.handler == "limited-ledgers" && run.limit_key.is_some();
         let in_turn = runs.iter().filter(in_turn).count();
         let turns = (in_turn > 1).then(|| format!("serial: {in_turn} runs of limited-ledgers are executed"));
-        // Runs of dead processes return to the queue: they have been claimed.
-        let is_new = |run: &&WorkingRun| run.handler == "limited-tasks" && run.epoch == 0;
-        let new = runs.iter().filter(is_new).count();
-        let long = (new > QUEUE).then(|| format!("queue: {new} runs of limited-tasks wait, not {QUEUE}"));
-        excess.chain(crowded).chain(turns).chain(long).collect()
+        excess.chain(crowded).chain(turns).collect()
     }
 
     /// The sagas of which more runs began within a period than may.
@@ -364,22 +357,16 @@ impl World {
         wrong
     }
 
-    /// Several launches at once, to a queue with a limit.
+    /// Several launches at once.
     async fn burst(&mut self, clients: &[Scoop]) -> Result<()> {
         let dice = &mut self.crew.dice;
         let launches: Vec<_> = (0..dice.between(1, 8))
             .map(|nth| {
-                let launch = clients[nth as usize % clients.len()].launch(Task { takes: dice.below(20) });
-                let waits = dice.percent(20);
-                if waits { launch.wait_for_room(Duration::from_secs(600)) } else { launch }.into_future()
+                clients[nth as usize % clients.len()].launch(Task { takes: dice.below(20) }).into_future()
             })
             .collect();
         for launched in join_all(launches).await {
-            match launched {
-                Ok(handle) => self.launched.push((handle, false)),
-                Err(RuntimeError::QueueFull { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+            self.launched.push((launched?, false));
         }
         Ok(())
     }

@@ -28,12 +28,10 @@ mod crew;
 mod dice;
 mod joined;
 mod judge;
-mod kept;
 mod limited;
 mod link;
 mod many;
 mod once;
-mod paused;
 mod play;
 mod prioritized;
 mod sagas;
@@ -51,10 +49,8 @@ use std::process::ExitCode;
 use crate::anew::ANEW;
 use crate::awaiting::AWAITING;
 use crate::joined::JOINED;
-use crate::kept::KEPT;
 use crate::limited::LIMITED;
 use crate::once::ONCE;
-use crate::paused::PAUSED;
 use crate::prioritized::PRIORITIZED;
 use crate::scenario::CHANGING_FROM;
 use crate::strategies::STRATEGIES;
@@ -119,7 +115,7 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT, &STRATEGIES]
+    [&JOINED, &AWAITING, &ONCE, &ANEW, &LIMITED, &PRIORITIZED, &STRATEGIES]
         .into_iter()
         .all(|small| small.play(seeds.clone()))
 }

@@ -1,10 +1,11 @@
 //! Plays a scenario on the real engine and a database in memory, in virtual time.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use scoop::requests::FailedCompensation;
+use scoop::operate::OperateExt as _;
 use scoop::retention::Keep;
 use scoop::{InMemory, LoggedEvent, RowState, Scoop, WorkingRun};
 use scoop_audit::{Log, Violation, audit_rows};
@@ -18,7 +19,7 @@ use crate::dice::Dice;
 use crate::judge::small_log;
 use crate::link::{Line, Wire};
 use crate::sagas::{Delta, Epsilon, Gamma, Zeta};
-use crate::scenario::{self, ALL, Ask, Emit, HANDLERS, Life, Repair, Scenario, TOPICS, Versions};
+use crate::scenario::{self, ALL, Ask, Emit, Life, Repair, Scenario, Versions};
 use crate::slow;
 use crate::versions::{provide_alpha, provide_beta};
 use crate::world::{Alive, Notes, World};
@@ -124,7 +125,7 @@ impl<'a> Stage<'a> {
         }
         if self.scenario.changes() {
             at_rest = at_rest && self.begin_afresh(&mut helper).await;
-            self.find_stuck().await;
+            self.find_stuck();
         }
         let listed = simulation::subscriptions(&self.database);
         let description = |run: WorkingRun| format!("{} {} is {}", run.handler, run.lineage, run.state);
@@ -164,17 +165,6 @@ impl<'a> Stage<'a> {
     async fn ask(&self, client: &Scoop, ask: &Ask) {
         let of = |nth: &u32| self.launched.get(nth).copied();
         match ask {
-            Ask::Retire(nth, drops) => {
-                let Some((handler, topic, _)) = HANDLERS.get(usize::from(*nth)) else {
-                    return;
-                };
-                let retire = client.retire_handler(TOPICS[usize::from(*topic)], *handler);
-                let retire = if *drops { retire.drop_pending() } else { retire };
-                if *drops {
-                    self.world.notes().dropped.insert(*handler);
-                }
-                self.answered(retire.await);
-            }
             Ask::Advance(ms) => self.database.advance(Duration::from_millis((*ms).into())),
             Ask::Cancel(nth) => {
                 if let Some(id) = of(nth) {
@@ -239,13 +229,12 @@ impl<'a> Stage<'a> {
     }
 
     /// Reports runs that no program can continue, although there is one of each version.
-    async fn find_stuck(&self) {
-        let Some(client) = &self.client else {
-            return;
-        };
-        for stuck in client.stuck_runs().await.unwrap_or_default() {
-            let what = format!("I7: {} {} is stuck: {}", stuck.handler, stuck.lineage, stuck.reason);
-            self.world.complain(None, what);
+    fn find_stuck(&self) {
+        for run in self.database.working_set() {
+            if run.state == RowState::Stuck {
+                let reason = run.reason.unwrap_or_default();
+                self.world.complain(None, format!("I7: {} {} is stuck: {reason}", run.handler, run.lineage));
+            }
         }
     }
 
@@ -294,13 +283,13 @@ impl Stage<'_> {
         };
         for repair in &self.scenario.repairs {
             let (Repair::Retry(nth) | Repair::Skip(nth) | Repair::Resolve(nth)) = *repair;
-            let Some(run) = failed(&client).await.get(nth as usize).map(|failed| failed.lineage.id()) else {
+            let Some(run) = self.failed().get(nth as usize).copied() else {
                 continue;
             };
             let request = match repair {
-                Repair::Retry(_) => client.retry(run),
-                Repair::Skip(_) => client.skip(run, "planned: skipped"),
-                Repair::Resolve(_) => client.resolve(run, "planned: resolved"),
+                Repair::Retry(_) => client.operate().failures().retry(run),
+                Repair::Skip(_) => client.operate().failures().skip(run, "planned: skipped"),
+                Repair::Resolve(_) => client.operate().failures().resolve(run, "planned: resolved"),
             };
             self.answered(request.await);
             repaired.push(run);
@@ -310,12 +299,10 @@ impl Stage<'_> {
             self.look(repaired);
         }
         for _ in 0..REPAIRS_MAX {
-            let failed = failed(&client).await;
-            let Some(next) = failed.iter().find(|failed| failed.failed_below.is_empty()) else {
+            let Some(run) = self.failed().first().copied() else {
                 return self.database.working_set().is_empty();
             };
-            let run = next.lineage.id();
-            self.answered(client.resolve(run, "planned: resolved in the end").await);
+            self.answered(client.operate().failures().resolve(run, "planned: resolved in the end").await);
             repaired.push(run);
             if !self.comes_to_rest(helper).await {
                 return false;
@@ -323,11 +310,14 @@ impl Stage<'_> {
         }
         false
     }
-}
 
-/// Failed rollbacks that are not settled.
-async fn failed(client: &Scoop) -> Vec<FailedCompensation> {
-    client.failed_compensations().await.unwrap_or_default()
+    /// The runs with a failed rollback, the deepest first: those above them failed because of them.
+    fn failed(&self) -> Vec<Uuid> {
+        let runs = self.database.working_set().into_iter();
+        let mut failed: Vec<_> = runs.filter(|run| run.state == RowState::Failed).collect();
+        failed.sort_by_key(|run| (Reverse(run.lineage.ids().len()), run.lineage.id()));
+        failed.into_iter().map(|run| run.lineage.id()).collect()
+    }
 }
 
 /// The lives of a process, one after the other. A dead process keeps its values until the end.

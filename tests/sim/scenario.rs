@@ -53,8 +53,6 @@ pub(crate) enum Ask {
     Undo(u32),
     /// Puts the clock of the database forward by so many ms.
     Advance(u32),
-    /// Retires the n-th handler, and perhaps drops its pending runs.
-    Retire(u8, bool),
 }
 
 /// A message: its topic, and what its handlers do.
@@ -82,9 +80,6 @@ pub(crate) const HANDLERS: [(&str, u8, usize); 6] =
 
 /// The number of steps, in all versions together, of a saga that has versions.
 const VERSIONED_STEPS: usize = 6;
-
-/// The topics, by their numbers.
-pub(crate) const TOPICS: [&str; 4] = ["zero", "one", "two", "three"];
 
 /// The behaviour of a handler for a message, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,7 +235,7 @@ impl Scenario {
             .collect();
         let count = u32::try_from(launches.len()).unwrap_or(1);
         let requests = if dice.percent(45) { dice.between(1, 3) } else { 0 };
-        let requests = (0..requests).map(|_| asked(&mut dice, count)).chain(retired(seed)).collect();
+        let requests = (0..requests).map(|_| asked(&mut dice, count)).collect();
         let processes = (0..dice.between(1, 3)).map(|nth| process(&mut dice, nth, calm)).collect();
         let looks = (0..dice.between(1, 3)).map(|_| dice.below(heals_at)).collect();
         let repairs = if dice.percent(60) { dice.between(1, 4) } else { 0 };
@@ -399,17 +394,6 @@ fn asked(dice: &mut Dice, launches: u32) -> Asked {
         _ => Ask::Advance(dice.mostly_below(5_000)),
     };
     Asked { at: dice.below(3_500), what }
-}
-
-/// The handlers to retire. Drawn from dice of its own, so that the rest of a scenario stays as it was without.
-fn retired(seed: u64) -> Vec<Asked> {
-    let mut dice = Dice::new(seed ^ 0xa076_1d64_78bd_642f);
-    let count = if dice.percent(20) { dice.between(1, 3) } else { 0 };
-    let retired = (0..count).map(|_| {
-        let handler = u8::try_from(dice.below(6)).unwrap_or(0);
-        Asked { at: dice.below(3_500), what: Ask::Retire(handler, dice.percent(50)) }
-    });
-    retired.collect()
 }
 
 fn repair(dice: &mut Dice) -> Repair {

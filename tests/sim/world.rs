@@ -1,6 +1,6 @@
 //! State shared by all processes of a simulation besides the database: calls of code, and violations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -54,8 +54,6 @@ pub(crate) struct Notes {
     pub(crate) wrong: Vec<(Option<usize>, String)>,
     /// Number of the faults that were injected.
     pub(crate) faults: BTreeMap<&'static str, u64>,
-    /// The handlers that were retired together with their pending runs.
-    pub(crate) dropped: BTreeSet<&'static str>,
     /// For each process that started: whether it is one of those that start in the end, and its versions.
     pub(crate) started: Vec<(bool, Versions)>,
     /// The message that was launched when all was at rest.

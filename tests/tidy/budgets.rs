@@ -18,22 +18,22 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_015, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names.
-    ("Rust lines of scoop-runtime", 38_395, 27_500),
+    ("Rust lines of scoop-runtime", 36_716, 27_500),
     // What moves here from scoop-runtime.
-    ("Rust lines of scoop-operate", 3_470, 4_000),
+    ("Rust lines of scoop-operate", 4_076, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type.
-    ("Rust lines of scoop-cli", 4_983, 3_300),
-    ("Rust lines of scoop-web", 3_841, 3_000),
+    ("Rust lines of scoop-cli", 4_980, 3_300),
+    ("Rust lines of scoop-web", 3_859, 3_000),
     // Its names are in modules by subject.
-    ("Rust lines of scoop-saga", 132, 100),
-    ("Rust lines of scoop-audit", 1_991, 1_700),
+    ("Rust lines of scoop-saga", 128, 100),
+    ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     ("SQL lines", 6_082, 4_200),
     ("columns of run", 38, 38),
     ("indexes of run", 8, 8),
-    ("storage operations", 117, 75),
-    ("names at the root of the facade", 98, 100),
-    ("public methods of Scoop", 51, 18),
+    ("storage operations", 75, 75),
+    ("names at the root of the facade", 97, 100),
+    ("public methods of Scoop", 21, 18),
     ("bytes of ARCHITECTURE.md", 15_000, 15_000),
 ];
 
@@ -57,9 +57,9 @@ pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
     ("error", &[("api", 2), ("engine", 2), ("store", 2), ("telemetry", 1)]),
     ("model", &[("store", 1)]),
     ("repair", &[("store", 1)]),
-    ("saga", &[("api", 2), ("engine", 1), ("store", 5), ("unhandled", 1)]),
+    ("saga", &[("api", 1), ("engine", 1), ("store", 5), ("unhandled", 1)]),
     ("settings", &[("api", 1), ("store", 1)]),
-    ("store", &[("api", 8), ("simulation", 4)]),
+    ("store", &[("simulation", 4)]),
     ("telemetry", &[("api", 1), ("store", 1)]),
     ("testing", &[("api", 1), ("saga", 1)]),
     ("tree", &[("api", 2), ("engine", 1), ("store", 3)]),
@@ -68,7 +68,7 @@ pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
 
 /// The numbers of files that import each other in a circle, largest first. Circles of two are left
 /// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[83, 10, 4, 3];
+pub(crate) const CYCLES: &[usize] = &[79, 8, 4, 3];
 
 pub(crate) const FILE_LINES_MAX: usize = 600;
 
@@ -102,4 +102,4 @@ pub(crate) const BANNED: &str = "\
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
 /// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 260;
+pub(crate) const BANNED_NAMES: usize = 257;

@@ -151,7 +151,7 @@ fn key_is_used(hierarchy: HierarchyId) -> String {
 
 /// Why a launch with this unique key would launch nothing.
 async fn launched_before(scoop: &Scoop, topic: &str, key: &str) -> Result<Option<String>, Fault> {
-    match scoop.find_topic_by_key(topic, key).await {
+    match scoop.operate().runs().find_by_key(topic, key).await {
         Ok(earlier) => Ok(Some(key_is_used(earlier.id()))),
         Err(error @ RuntimeError::KeptKey { .. }) => Ok(Some(error.to_string())),
         Err(RuntimeError::NoSuchKey { .. }) => Ok(None),

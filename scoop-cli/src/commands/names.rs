@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 5;
 ///
 /// [`Fault::NotFound`] otherwise, with similar names.
 pub(super) async fn check(scoop: &Scoop, target: &PauseTarget) -> Result<(), Fault> {
-    if *target == PauseTarget::Everything || scoop.is_registered(target).await? {
+    if *target == PauseTarget::Everything || scoop.operate().pauses().is_registered(target).await? {
         return Ok(());
     }
     let handlers = scoop.operate().handlers().list().await?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::Escaped;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{Pause, PauseTarget, Scoop};
 use serde::Serialize;
 
@@ -138,7 +139,7 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
     if !consent.to(output, &format!("pause {target}{kind}"))? {
         return Ok(Exit::Done);
     }
-    let mut pause = scoop.pause(target).reason(reason).source(source.source);
+    let mut pause = scoop.operate().pauses().pause(target).reason(reason).source(source.source);
     if new_runs_only {
         pause = pause.new_runs_only();
     }
@@ -169,7 +170,7 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
 /// Resumes.
 pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> Result<Exit, Fault> {
     let target = PauseTarget::from(args.target);
-    let in_force = scoop.pauses().await?.into_iter().any(|pause| pause.target == target);
+    let in_force = scoop.operate().pauses().list().await?.into_iter().any(|pause| pause.target == target);
     if !in_force {
         names::check(scoop, &target).await?;
         return Err(Fault::NotFound(format!("{target} is not paused")));
@@ -177,7 +178,7 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
     if !args.consent.to(output, &format!("resume {target}"))? {
         return Ok(Exit::Done);
     }
-    let mut resume = scoop.resume(&target).source(args.source.source);
+    let mut resume = scoop.operate().pauses().resume(&target).source(args.source.source);
     if let Some(reason) = args.reason {
         resume = resume.reason(reason);
     }
@@ -196,7 +197,7 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
 
 /// Lists.
 pub(crate) async fn list(scoop: &Scoop, output: Output) -> Result<Exit, Fault> {
-    let pauses = scoop.pauses().await?;
+    let pauses = scoop.operate().pauses().list().await?;
     if pauses.is_empty() && !output.json {
         output.line("nothing is paused")?;
     }

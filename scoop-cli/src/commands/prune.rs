@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{Pruned, Scoop};
 use serde::Serialize;
 
@@ -65,7 +66,7 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
         // A declined question is an error.
         consent.to(output, &change)?;
     }
-    let mut prune = scoop.prune().older_than(older_than);
+    let mut prune = scoop.operate().retention().prune().older_than(older_than);
     if let Some(limit) = limit {
         prune = prune.limit(limit);
     }

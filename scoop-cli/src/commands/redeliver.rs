@@ -65,7 +65,7 @@ pub(crate) async fn redeliver(scoop: &Scoop, output: Output, args: RedeliverArgs
     if !consent.to(output, &change)? {
         return Ok(Exit::Done);
     }
-    let mut redeliver = scoop.redeliver_topic(topic).limit(limit as usize);
+    let mut redeliver = scoop.operate().handlers().redeliver(topic).limit(limit as usize);
     if let Some(since) = since {
         redeliver = redeliver.since(since);
     }

@@ -72,7 +72,7 @@ pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) 
         return Ok(Exit::Done);
     }
     for (topic, name, _) in &new {
-        scoop.register_handler(*topic, *name).await?;
+        scoop.operate().handlers().register(*topic, *name).await?;
         if output.json {
             output.record(&RegisterRecord { topic, saga: name })?;
         }

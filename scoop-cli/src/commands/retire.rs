@@ -73,7 +73,7 @@ pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> R
     if !consent.to(output, &change)? {
         return Ok(Exit::Done);
     }
-    let retire = scoop.retire_handler(topic, saga);
+    let retire = scoop.operate().handlers().retire(topic, saga);
     let retired = if drop_pending { retire.drop_pending().await? } else { retire.await? };
     if output.json {
         output.record(&RetireRecord {

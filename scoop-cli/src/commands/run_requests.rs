@@ -231,11 +231,11 @@ pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) 
 pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Result<Exit, Fault> {
     let RetryArgs { run, source: Source { source }, consent, many } = args;
     let Some(run) = many.or_id("retry", run)? else {
-        let retry = |run: RunId| scoop.retry(run).source(&source);
+        let retry = |run: RunId| scoop.operate().failures().retry(run).source(&source);
         return many.carry_out((scoop, output, consent), (RunRequest::Retry, None), retry).await;
     };
     let object = describe_object(scoop, run, Wanted::Run).await?;
-    let request = scoop.retry(run).source(source);
+    let request = scoop.operate().failures().retry(run).source(source);
     let mut answer = request_with_consent(output, consent, &format!("retry {object}"), request).await?;
     if let Some(refused) = answer.as_mut().filter(|answer| answer.name == RepairAnswer::FailedBelow.name()) {
         refused.text = failed_below(scoop, run).await?;
@@ -271,7 +271,7 @@ async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
 pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Result<Exit, Fault> {
     let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
     let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
-    let request = scoop.skip(run, reason).source(source.source);
+    let request = scoop.operate().failures().skip(run, reason).source(source.source);
     let change = format!("skip the failed compensation, or the wait for failed runs below, of {object}");
     answered(output, request_with_consent(output, consent, &change, request).await?)
 }
@@ -280,7 +280,7 @@ pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Resul
 pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) -> Result<Exit, Fault> {
     let ResolveArgs { run, reason: Reason { reason, source }, consent } = args;
     let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
-    let request = scoop.resolve(run, reason).source(source.source);
+    let request = scoop.operate().failures().resolve(run, reason).source(source.source);
     let change = format!("count as rolled back by hand: {object}");
     answered(output, request_with_consent(output, consent, &change, request).await?)
 }
@@ -290,7 +290,7 @@ pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) 
     let RelaunchArgs { id, payload, even_if_committed, again, reason, consent, many } = args;
     let Reason { reason, source: Source { source } } = reason;
     let request = |id: Uuid| {
-        let mut request = scoop.relaunch(id, &reason).source(&source).without_place();
+        let mut request = scoop.operate().runs().relaunch(id, &reason).source(&source).without_place();
         if even_if_committed {
             request = request.even_if_committed();
         }

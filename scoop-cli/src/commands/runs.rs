@@ -1,8 +1,9 @@
 //! `scoop runs`
 
 use comfy_table::Cell;
+use scoop_operate::RunCursor;
 use scoop_operate::RunSummary;
-use scoop_runtime::{RunCursor, Scoop};
+use scoop_runtime::Scoop;
 use serde::Serialize;
 
 use super::filters::Filters;

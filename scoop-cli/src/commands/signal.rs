@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use scoop_core::Escaped;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{RuntimeError, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
@@ -62,7 +63,7 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
         Escaped(&key),
         Escaped(&shortened(&payload.to_string()))
     );
-    let mut signal = scoop.signal_named(name, payload, key).keep(keep);
+    let mut signal = scoop.operate().runs().signal(name, payload, key).keep(keep);
     if let Some(id) = id {
         signal = signal.id(id);
     }
@@ -75,7 +76,7 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
         }
         error => error.into(),
     })?;
-    let pauses = if reached > 0 { scoop.pauses().await? } else { vec![] };
+    let pauses = if reached > 0 { scoop.operate().pauses().list().await? } else { vec![] };
     if output.json {
         let pauses = pauses.into_iter().map(Into::into).collect();
         output.record(&SignalRecord { reached, pauses })?;

@@ -1,5 +1,6 @@
 //! What a command is about: an id, or a topic with a unique key.
 
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{HierarchyId, Named, PauseTarget, RuntimeError, Scoop};
 use uuid::Uuid;
 
@@ -30,7 +31,7 @@ pub(super) fn id<T: From<Uuid>>(text: &str) -> Result<T, String> {
 
 /// The hierarchy of the message that was launched with this unique key.
 pub(super) async fn by_key(scoop: &Scoop, topic: &str, key: &str) -> Result<Uuid, Fault> {
-    match scoop.find_topic_by_key(topic, key).await {
+    match scoop.operate().runs().find_by_key(topic, key).await {
         Ok(found) => Ok(found.id().uuid()),
         Err(error) => {
             if let RuntimeError::NoSuchKey { .. } = error {

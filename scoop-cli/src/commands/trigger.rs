@@ -32,6 +32,6 @@ pub(crate) async fn trigger(scoop: &Scoop, output: Output, args: TriggerArgs) ->
     if !consent.to(output, &format!("run saga `{}` once, now", Escaped(&saga)))? {
         return Ok(Exit::Done);
     }
-    let launched = scoop.trigger_named(saga).await?;
+    let launched = scoop.operate().schedules().trigger(saga).await?;
     launch::launched(output, launched, wait).await
 }

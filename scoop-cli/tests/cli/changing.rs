@@ -50,7 +50,7 @@ async fn message_is_launched_by_topic_and_json() {
     "#]]);
     // The key finds the order that was launched with it.
     let again = shop.run(&["launch", "shop.orders", order, "--yes", "--unique", "order 1", "--json"]).await;
-    let found = shop.scoop.find_topic_by_key("shop.orders", "order 1").await.unwrap();
+    let found = shop.scoop.operate().runs().find_by_key("shop.orders", "order 1").await.unwrap();
     assert_eq!(again.field("hierarchy"), [found.id().to_string()]);
     let launch = ["launch", "shop.orders", order, "--unique", "order 1"];
     shop.run(&[&launch[..], &["--dry-run"]].concat()).await.shows(expect![[r#"
@@ -124,7 +124,7 @@ async fn launch_that_waits_names_the_hierarchy_before_its_end() {
         // It has not ended: no signal was sent. The limit only ends the test if there is no line.
         let first = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
         let first = first.expect("a line before the end").unwrap().unwrap();
-        let order = shop.scoop.find_topic_by_key("shop.orders", &key).await.unwrap();
+        let order = shop.scoop.operate().runs().find_by_key("shop.orders", &key).await.unwrap();
         assert!(first.contains(&order.id().to_string()), "{first}");
         shop.scoop.cancel(order.id().uuid(), "a test").await.unwrap();
         let last = lines.next_line().await.unwrap().expect("a line at the end");
@@ -275,7 +275,7 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
     "#]]);
     for (order, _) in &runs[1..] {
         assert!(matches!(order.wait().await.unwrap(), Outcome::RolledBack(_)));
-        let done = &shop.scoop.interventions(order.id()).await.unwrap()[0];
+        let done = &shop.scoop.operate().failures().interventions(order.id()).await.unwrap()[0];
         assert_eq!((&*done.source, done.note.as_deref()), ("support", Some("paid back in cash")));
     }
     // The bank is still closed.
@@ -347,9 +347,9 @@ async fn saga_is_paused_and_resumed() {
         exit 3
         2> error: saga `payments` is not paused
     "#]]);
-    let ended = shop.scoop.ended_pauses().limit(1).await.unwrap().remove(0);
+    let ended = shop.scoop.operate().pauses().ended().limit(1).await.unwrap().remove(0);
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("ben"), Some("it is open")));
-    let payments = shop.scoop.drained(PauseTarget::handler("payments"));
+    let payments = shop.scoop.operate().pauses().drained(PauseTarget::handler("payments"));
     eventually("the payment has begun", async || payments.progress().await.is_ok_and(|left| left == 1)).await;
     shop.run(&["pause", "--everything", "--reason", "maintenance", "--for-at-most", "2h", "--yes", "--json"])
         .await

@@ -3,6 +3,7 @@
 use expect_test::expect;
 use scoop::pauses::PauseTarget;
 use scoop_embedded::Embedded;
+use scoop_operate::OperateExt as _;
 
 use crate::support::{OTHER_WORKER, Order, Orders, Payments, Plan, Shop, program, ran};
 
@@ -310,7 +311,7 @@ async fn retired_saga_with_a_living_program_is_a_warning_until_a_program_starts_
     };
     let [level, text, _] = handlers(&mut shop).await;
     assert_eq!((&*level, &*text), ("good", "each of 2 handlers has a living program"));
-    shop.scoop.retire_handler("shop.payments", "payments").await.unwrap();
+    shop.scoop.operate().handlers().retire("shop.payments", "payments").await.unwrap();
     let [level, text, advice] = handlers(&mut shop).await;
     let found = "saga `payments` is retired and has a living program: new messages of topic `shop.payments` do not reach it";
     assert_eq!((&*level, &*text), ("warning", found));
@@ -456,7 +457,7 @@ async fn new_run_that_is_due_for_long_is_late() {
     let good = "0 runs are unfinished, and none that is due waits for long";
     assert_eq!(late(&mut shop).await, ("good".into(), good.into()));
     let pause = PauseTarget::handler("payments");
-    shop.scoop.pause(&pause).await.unwrap();
+    shop.scoop.operate().pauses().pause(&pause).await.unwrap();
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
     // Only the other worker has this definition.
     shop.register_worker("'{1000,1000}'").await;
@@ -468,7 +469,7 @@ async fn new_run_that_is_due_for_long_is_late() {
         .await;
     let (level, text) = late(&mut shop).await;
     assert!(level == "good", "{text}");
-    shop.scoop.resume(&pause).await.unwrap();
+    shop.scoop.operate().pauses().resume(&pause).await.unwrap();
     let (level, text) = late(&mut shop).await;
     let found = "saga `payments`: 1 run is due and waits for a slot, the longest for 5m";
     assert!(level == "warning" && text.starts_with(found), "{text}");
@@ -479,7 +480,7 @@ async fn new_run_that_is_due_for_long_is_late() {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_that_is_due_for_long_is_late_behind_many_newer_ones_that_sleep() {
     let mut shop = Shop::open().await;
-    shop.scoop.pause(PauseTarget::handler("payments")).await.unwrap();
+    shop.scoop.operate().pauses().pause(PauseTarget::handler("payments")).await.unwrap();
     shop.run(&["launch", "shop.payments", r#"{"order":1}"#, "--yes"]).await;
     shop.register_worker("'{1000,1000}'").await;
     shop.db
@@ -490,7 +491,7 @@ async fn run_that_is_due_for_long_is_late_behind_many_newer_ones_that_sleep() {
         .await;
     let orders = (1..=2_100).map(|number| Order { number, plan: Plan::Commit, card: String::new() });
     shop.scoop.launch_all(orders).delay(std::time::Duration::from_secs(3_600)).await.unwrap();
-    shop.scoop.resume(PauseTarget::handler("payments")).await.unwrap();
+    shop.scoop.operate().pauses().resume(PauseTarget::handler("payments")).await.unwrap();
     let doctor = shop.run(&["doctor", "--json", "--verbose"]).await;
     let found = doctor.field("check").iter().position(|check| check == "late runs").unwrap();
     let text = doctor.field("text")[found].clone();

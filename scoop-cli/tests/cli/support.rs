@@ -231,13 +231,13 @@ impl Shop {
     /// Launches an order whose payment no program can begin.
     pub(crate) async fn stuck_order(&self, number: u32) -> scoop::Handle {
         let payments = PauseTarget::handler("payments");
-        self.scoop.pause(&payments).reason("a test").await.unwrap();
+        self.scoop.operate().pauses().pause(&payments).reason("a test").await.unwrap();
         let order = Order { number, plan: Plan::Pay, card: "4111".into() };
         let order = self.scoop.launch(order).await.unwrap();
         order.comes_to(|tree| tree.runs().len() == 2).await.unwrap();
         let stuck = "UPDATE scoop.run SET state = 'stuck', reason = 'the step `collect` is gone' WHERE handler = 'payments'";
         self.db.execute(stuck).await;
-        self.scoop.resume(&payments).await.unwrap();
+        self.scoop.operate().pauses().resume(&payments).await.unwrap();
         order
     }
 

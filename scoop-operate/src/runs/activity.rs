@@ -48,7 +48,7 @@ impl Runs {
     /// # }
     /// ```
     pub fn activity(&self) -> BoxFuture<'static, Result<Activity, RuntimeError>> {
-        let database = self.database.clone();
+        let database = self.operate.database();
         async move {
             let failed = || GivenUp::error("activity was looked up");
             let now = database.patiently(|_| database.now()).await.map_err(failed())?.latest;

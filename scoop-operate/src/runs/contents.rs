@@ -45,7 +45,7 @@ impl Runs {
     /// # }
     /// ```
     pub fn contents(&self, run: &RunSummary) -> BoxFuture<'static, Result<RunContents, RuntimeError>> {
-        let (database, run) = (self.database.clone(), [ContentsKey::from(run)]);
+        let (database, run) = (self.operate.database(), [ContentsKey::from(run)]);
         async move {
             let redaction = database.redaction().await?;
             let contents = database.stored_contents(&run, VALUES_MAX + 1).await?.pop().unwrap_or_default();
@@ -81,7 +81,7 @@ impl Runs {
         runs: &[RunSummary],
     ) -> BoxFuture<'static, Result<Vec<Option<Content>>, RuntimeError>> {
         let (database, runs) =
-            (self.database.clone(), runs.iter().map(ContentsKey::from).collect::<Vec<_>>());
+            (self.operate.database(), runs.iter().map(ContentsKey::from).collect::<Vec<_>>());
         async move {
             let redaction = database.redaction().await?;
             let contents = database.stored_contents(&runs, 0).await?;

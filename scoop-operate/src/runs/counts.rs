@@ -121,7 +121,7 @@ impl Runs {
     /// # }
     /// ```
     pub fn count(&self) -> CountRuns {
-        CountRuns { database: self.database.clone(), since: None, is_exact: false, sagas: None }
+        CountRuns { database: self.operate.database(), since: None, is_exact: false, sagas: None }
     }
 
     /// Counts the unfinished runs of these sagas by the step after which they are, with the steps that their definition had. Up
@@ -149,7 +149,8 @@ impl Runs {
     /// # }
     /// ```
     pub async fn positions(&self, sagas: &[String]) -> Result<Vec<RunPosition>, RuntimeError> {
-        let read = self.database.read_patiently(|_| self.database.run_positions(sagas, UNFINISHED_MAX));
+        let database = self.operate.database();
+        let read = database.read_patiently(|_| database.run_positions(sagas, UNFINISHED_MAX));
         read.await.map_err(GivenUp::error("runs were counted"))
     }
 }

@@ -40,7 +40,7 @@ impl Runs {
     /// # }
     /// ```
     pub fn explain(&self, id: impl Into<Uuid>) -> BoxFuture<'static, Result<Explanation, RuntimeError>> {
-        let (database, id) = (self.database.clone(), id.into());
+        let (database, id) = (self.operate.database(), id.into());
         async move {
             let doing = "a run was explained";
             let named = database.patiently(|_| database.named(id)).await;

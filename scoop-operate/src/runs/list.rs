@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::{EndedPlace, GivenUp, Place};
-use scoop_runtime::{RunCursor, RunPhase, RuntimeError, When};
+use scoop_runtime::internal::GivenUp;
+use scoop_runtime::{RunPhase, RuntimeError, When};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::filter::{Depth, PageSize, Part, RunFilter};
 use super::{RunSummary, Runs, WaitKind};
+use crate::cursor::{EndedPlace, Place, RunCursor};
 use crate::database::Database;
 
 /// The default number of runs in a page.
@@ -229,6 +230,6 @@ impl Runs {
     /// ```
     pub fn list(&self) -> FindRuns {
         let (filter, times) = (RunFilter::default(), (None, None));
-        FindRuns { database: self.database.clone(), filter, times, size: PAGE_SIZE, after: None }
+        FindRuns { database: self.operate.database(), filter, times, size: PAGE_SIZE, after: None }
     }
 }

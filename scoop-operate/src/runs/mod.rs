@@ -7,10 +7,9 @@ mod explain;
 mod explanation;
 mod filter;
 mod list;
+mod requests;
 mod rows;
 mod summary;
-
-use std::sync::Arc;
 
 pub use self::activity::{Activity, ActivitySpan, RunDurations};
 pub use self::contents::{RunContents, RunValue};
@@ -19,12 +18,13 @@ pub use self::explanation::{
     Delay, Explanation, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo,
 };
 pub use self::list::{FindRuns, RunPage};
+pub use self::requests::WaitingMember;
 pub use self::summary::{FailureSummary, RunSummary};
-use crate::database::Database;
+use crate::Operate;
 pub(crate) use scoop_runtime::WaitKind;
 
 /// The runs of a program.
 #[derive(Clone)]
 pub struct Runs {
-    pub(crate) database: Arc<Database>,
+    pub(crate) operate: Operate,
 }

@@ -12,8 +12,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use scoop_runtime::internal::{
-    EndedPlace, IDENTIFIER_PREFIX, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase,
-    priority, rate, serial, stored_time, system_time, time, time_if_any,
+    IDENTIFIER_PREFIX, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority,
+    rate, serial, stored_time, system_time, time, time_if_any,
 };
 use scoop_runtime::{RowState, RunId, RunPhase};
 
@@ -25,6 +25,7 @@ use super::explanation::{
 };
 use super::filter::{Depth, PageSize, Part, RunFilter};
 use super::{FailureSummary, RunSummary, WaitKind};
+use crate::cursor::EndedPlace;
 use crate::database::{Database, ReadExt as _};
 use crate::events::first_id_of;
 use crate::statements::*;

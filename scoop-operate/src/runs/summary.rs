@@ -116,7 +116,7 @@ pub struct RunSummary {
     pub worker: Option<String>,
     /// The latest completed step, if there is one; of a finished run, the step of its last event.
     pub step: Option<String>,
-    /// The number of parts of its rollback that an operator has [skipped](scoop_runtime::Scoop::skip), if it was rolled back: among the
+    /// The number of parts of its rollback that an operator has [skipped](crate::Failures::skip), if it was rolled back: among the
     /// newest 1,000 interventions on it.
     pub skipped: usize,
 }
@@ -138,7 +138,7 @@ impl RunSummary {
         self.phase.requests_if(self.can_give_up)
     }
 
-    /// Whether an operator has declared it rolled back, by [`resolve`](scoop_runtime::Scoop::resolve), or by a decision about a run
+    /// Whether an operator has declared it rolled back, by [`resolve`](crate::Failures::resolve), or by a decision about a run
     /// above it: its own code did not undo it.
     pub fn is_resolved(&self) -> bool {
         self.phase == RunPhase::RolledBack && self.worker.as_deref() == Some(OPERATOR)

@@ -15,7 +15,7 @@ use tokio::fs::{File, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt, BufWriter};
 use uuid::Uuid;
 
-use crate::store::Store;
+use crate::store::PostgresStore;
 use crate::util::patience::{GivenUp, Trial};
 use crate::{Builder, HierarchyId, RuntimeError};
 
@@ -43,7 +43,7 @@ pub(crate) struct Archive(
 /// Finished hierarchies that are about to be deleted: see [`Builder::before_delete`].
 #[derive(Clone)]
 pub struct ArchiveBatch {
-    store: Store,
+    tables: Arc<PostgresStore>,
     patience: Duration,
     hierarchies: Vec<HierarchyId>,
 }
@@ -70,10 +70,10 @@ impl ArchiveBatch {
     pub async fn write_ndjson(&self, to: &mut (impl AsyncWrite + Unpin + Send)) -> io::Result<u64> {
         let mut count = 0;
         for hierarchy in &self.hierarchies {
-            let parts = self.read(|store| async move { store.archive_parts(hierarchy.uuid()).await }).await?;
+            let parts =
+                self.read(|tables| async move { tables.archive_parts(hierarchy.uuid()).await }).await?;
             for some in parts.chunks(PARTS_MAX) {
-                let lines =
-                    self.read(|store| async move { store.archive_rows(hierarchy.uuid(), some).await });
+                let lines = self.read(|tables| async move { tables.archive_rows(some).await });
                 for mut line in lines.await? {
                     line.push('\n');
                     to.write_all(line.as_bytes()).await?;
@@ -131,11 +131,11 @@ impl ArchiveBatch {
         Ok(count)
     }
 
-    async fn read<'a, T: Send, F>(&'a self, mut read: impl FnMut(&'a Store) -> F) -> io::Result<T>
+    async fn read<'a, T: Send, F>(&'a self, mut read: impl FnMut(&'a PostgresStore) -> F) -> io::Result<T>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        let read = Trial::new(self.patience).endure(|_| read(&self.store)).await;
+        let read = Trial::new(self.patience).endure(|_| read(&self.tables)).await;
         read.map_err(GivenUp::error("hierarchies were archived")).map_err(io::Error::other)
     }
 }
@@ -217,12 +217,12 @@ impl Archive {
     /// Archives hierarchies. A panic is an error, as is a very long time.
     pub(crate) async fn take(
         &self,
-        store: &Store,
+        tables: &Arc<PostgresStore>,
         patience: Duration,
         roots: &[Uuid],
     ) -> Result<(), ArchiveError> {
         let hierarchies = roots.iter().copied().map(HierarchyId::from).collect();
-        let batch = ArchiveBatch { store: store.clone(), patience, hierarchies };
+        let batch = ArchiveBatch { tables: tables.clone(), patience, hierarchies };
         let archived = AssertUnwindSafe(async { (self.0)(batch).await }).catch_unwind();
         match tokio::time::timeout(TIME_MAX, archived).await {
             Ok(Ok(archived)) => archived,
@@ -246,11 +246,11 @@ impl Builder {
     /// deletion. If it fails, panics, or takes longer than four minutes, its hierarchies stay, a warning is reported, and
     /// others go on. Hierarchies of a failed batch are tried one by one. One that fails alone is tried again after six of
     /// the [intervals](crate::Keep::every), and after each further failure twice as late, up to 32 times;
-    /// [`Scoop::undeletable`](crate::Scoop::undeletable) lists it. After three failures in succession the next attempt is at the next look.
+    /// `operate().retention().undeletable` lists it. After three failures in succession the next attempt is at the next look.
     ///
     /// From the start of this program on, only programs with an archive delete by themselves what begins with a message to
     /// one of its sagas, until a program with that saga starts without one. Give all programs on a database the same archive.
-    /// [`Scoop::prune`](crate::Scoop::prune) of this program or client calls it, too, and returns its error; that of
+    /// `operate().retention().prune` of this program or client calls it, too, and returns its error; that of
     /// another one deletes without.
     ///
     /// ```no_run

@@ -14,6 +14,7 @@ use scoop_core::wait::WaitPlan;
 
 use crate::engine::{self, Engine};
 use crate::error::is_crowded;
+use crate::model::retention::Keep;
 use crate::saga::join::collector_name;
 use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
@@ -68,6 +69,46 @@ pub(super) enum Database {
 }
 
 impl Builder {
+    /// The times for which finished hierarchies are kept: by default 7 days if they committed, and 30 days otherwise. A type
+    /// of messages can have times of its own: `#[message(keep = "90 days")]`, `keep = "forever"`, or one for each outcome:
+    /// `keep(committed = "7 days", rolled_back = "30 days")`. Then programs with sagas delete the whole record of a hierarchy, in
+    /// small transactions beside their work, one process at a time.
+    ///
+    /// The times count for hierarchies that begin with a message to a saga of this program. If sagas of several programs
+    /// handle it, the longest time counts. For messages without a handler the times of the program that deletes count. The
+    /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
+    ///
+    /// ```no_run
+    /// # extern crate scoop_runtime as scoop;
+    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
+    /// use scoop::{Keep, Scoop};
+    ///
+    /// let scoop = Scoop::builder().postgres(pool).keep(Keep::forever()).start().await?;
+    /// # scoop.shutdown().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(mut self, times: Keep) -> Self {
+        self.settings.keep = Keep { is_archived: self.settings.keep.is_archived, ..times };
+        self
+    }
+
+    /// The minimum of `max_connections` of a pool. One connection listens, and three serve the engine to claim,
+    /// settle and wake; these four are opened beside the pool. At least one remains for the transactions of steps.
+    /// [`Builder::start`] fails with less. The guide has the whole budget, and the requirements of a proxy.
+    ///
+    /// ```
+    /// # use scoop_runtime::Scoop;
+    /// use sqlx::postgres::PgPoolOptions;
+    ///
+    /// let steps_at_once = 8;
+    /// let pool = PgPoolOptions::new().max_connections(Builder::required_connections() - 1 + steps_at_once);
+    /// # let _ = pool;
+    /// ```
+    pub const fn required_connections() -> u32 {
+        ENGINE_CONNECTIONS + 1
+    }
+
     pub(crate) fn new() -> Self {
         Self {
             database: None,
@@ -102,7 +143,7 @@ impl Builder {
     ///
     /// Steps get their transactions from this pool, so that they work with the same role and settings as the rest of
     /// the program. The engine opens connections of its own, with the same options, and counts them against
-    /// `max_connections` of the pool. That must be at least [`Scoop::required_connections`]; the remaining
+    /// `max_connections` of the pool. That must be at least [`Builder::required_connections`]; the remaining
     /// connections are for steps. `PgPoolOptions::test_before_acquire(false)` saves a round trip for each step.
     pub fn postgres(self, pool: PgPool) -> Self {
         self.on(Database::Pool(pool))
@@ -213,7 +254,7 @@ impl Builder {
     ///
     /// A handler belongs to the service that has started with it last. A program without this setting retires none. If a new build of
     /// the service does not have the handler, it is
-    /// [retired](Scoop::retire_handler) as soon as no process has it any more, and one of the new build lives: the new process has
+    /// retired (`operate().handlers().retire`) as soon as no process has it any more, and one of the new build lives: the new process has
     /// started after the first one of the build that had it. Nothing is retired while no process of the service lives.
     ///
     /// Programs of one service must not divide its handlers among them without [`Builder::only`] or [`Builder::keep_handlers`].
@@ -282,7 +323,7 @@ impl Builder {
     /// applies to launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
     ///
     /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program.
-    /// Two operations are not retried after a lost answer: [`Scoop::retire_handler`] and [`Scoop::redeliver`]. Their error then says that [they may have
+    /// Two operations are not retried after a lost answer: `operate().handlers().retire` and `operate().handlers().redeliver`. Their error then says that [they may have
     /// happened](RuntimeError::may_have_happened). [`Handle::wait`](crate::Handle::wait) retries without a limit, and
     /// a transaction of the caller ([`Launch::in_transaction`](crate::Launch::in_transaction)) is never repeated.
     ///
@@ -344,7 +385,9 @@ impl Builder {
         let (pool, server) = connect(database).await?;
         match self.start_with(registry, schema, &pool).await {
             Ok((store, engine, limits)) => Ok(Scoop::new(Some(pool), store, Some(engine), server, limits)),
-            Err(error) => Err(explain(error, &pool, Scoop::required_connections(), ENGINE_CONNECTIONS).await),
+            Err(error) => {
+                Err(explain(error, &pool, Builder::required_connections(), ENGINE_CONNECTIONS).await)
+            }
         }
     }
 
@@ -448,7 +491,7 @@ impl Builder {
             errors.extend((value < min).then_some(SetupError::TooSmall { setting, min, value }));
         }
         if let Some(Database::Pool(pool)) = &self.database {
-            let (max, required) = (pool.options().get_max_connections(), Scoop::required_connections());
+            let (max, required) = (pool.options().get_max_connections(), Builder::required_connections());
             errors.extend((max < required).then_some(SetupError::PoolTooSmall { max, required }));
         }
         errors.extend(self.settings.keep.mistakes());

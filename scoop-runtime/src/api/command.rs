@@ -5,19 +5,18 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Decision, Entity, EntityKey as _, Unauthorized, refused_key};
+use scoop_core::{Decision, Entity, EntityKey as _, refused_key};
 use serde_json::Value;
 
 use super::handle::Handle;
 use super::launch::Launch;
 use super::scoop::Scoop;
-use crate::saga::command::decision_name;
 use crate::saga::sql_entity::{Erased, Table};
+use crate::store::EntityId;
 use crate::store::entity::{RENUMBER, StoredEntity};
-use crate::store::{EntityId, HandlerOutcome};
 use crate::telemetry::decodes_data;
 use crate::util::patience::GivenUp;
-use crate::{Command, HierarchyId, RuntimeError};
+use crate::{Command, RuntimeError};
 
 /// The version of an entity and its state, which is missing without rows.
 type VersionedState = (u64, Option<Box<Erased>>);
@@ -82,7 +81,7 @@ pub enum CommandState {
 
 impl CommandState {
     /// The state with this recorded decision.
-    fn of(decision: Value) -> serde_json::Result<Self> {
+    pub(super) fn of(decision: Value) -> serde_json::Result<Self> {
         Ok(match serde_json::from_value::<Decision<Value, Value>>(decision)? {
             Decision::Accepted(_) => Self::Accepted,
             Decision::Rejected(_) => Self::Rejected,
@@ -147,54 +146,6 @@ impl Scoop {
     /// ```
     pub fn send<C: Command>(&self, command: C) -> Launch<C, CommandHandle<C>> {
         Launch::new(self.clone(), command)
-    }
-
-    /// Whether the command of this id was accepted, rejected or refused; `None` if it is not decided yet, or has failed.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::NoSuchMessage`] if there is no hierarchy of this id, [`RuntimeError::WrongId`] if it is the id of
-    /// something else; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # use scoop_runtime::{CommandState, HierarchyId, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, id: HierarchyId) -> Result<(), RuntimeError> {
-    /// match scoop.command_state(id).await? {
-    ///     Some(CommandState::Accepted) => println!("it was accepted"),
-    ///     Some(CommandState::Rejected) => println!("it was rejected"),
-    ///     Some(other) => println!("it was {other}"),
-    ///     None => println!("it is not decided yet"),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn command_state(
-        &self,
-        id: impl Into<HierarchyId>,
-    ) -> impl Future<Output = Result<Option<CommandState>, RuntimeError>> + Send {
-        let root = id.into().uuid();
-        async move {
-            let message = self.root_message(root).await?;
-            let decision =
-                self.patiently(|_| self.store().command_decision(message, decision_name(), None)).await;
-            let decision = decision.map_err(GivenUp::error("the decision of a command was looked up"))?;
-            // Another message may have a reply of this name.
-            if let Some(decided) = decision.and_then(|decision| CommandState::of(decision).ok()) {
-                return Ok(Some(decided));
-            }
-            let status = self.patiently(|_| self.store().status(root, message)).await;
-            let status = status.map_err(GivenUp::error("the state of a command was looked up"))?;
-            let is_refused = status.handlers.iter().any(|handler| match handler {
-                HandlerOutcome::RolledBack(failure) => Unauthorized::of(failure).is_some(),
-                _ => false,
-            });
-            Ok(is_refused.then_some(CommandState::Refused))
-        }
-        .boxed()
     }
 
     /// The state of the entity with this key.

@@ -9,7 +9,7 @@ use sqlx::postgres::PgPoolOptions;
 use super::builder::{Database, explain};
 use super::scoop::PrivateServer;
 use crate::settings::ENGINE_CONNECTIONS;
-use crate::{Builder, RuntimeError, Scoop, connect_options};
+use crate::{Builder, RuntimeError, connect_options};
 
 /// The maximum number of connections in the pool of a private PostgreSQL.
 const CONNECTIONS_MAX: u32 = 16;
@@ -54,7 +54,7 @@ async fn connect_to(url: &str) -> Result<PgPool, RuntimeError> {
     let connected = pool.acquire().await.map(drop);
     match connected.map_err(RuntimeError::database("a connection was made to DATABASE_URL")) {
         Ok(()) => Ok(pool),
-        Err(error) => Err(explain(error, &pool, Scoop::required_connections(), ENGINE_CONNECTIONS).await),
+        Err(error) => Err(explain(error, &pool, Builder::required_connections(), ENGINE_CONNECTIONS).await),
     }
 }
 

@@ -116,43 +116,8 @@ impl<E> IntoFuture for EntityEvents<E> {
     }
 }
 
-impl Scoop {
-    /// The events of the entity with this key, oldest first: up to 100, or a [`limit`](EntityEvents::limit), after a
-    /// [version](EntityEvents::after). A page costs the same after any number of events.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, or if the message of an event is
-    /// missing; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # use scoop_core::{Entity, Message};
-    /// # async fn example<Stock: Entity<Key = u64>, StockReserved: Message + std::fmt::Debug>(
-    /// #     scoop: scoop_runtime::Scoop,
-    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let mut version = 0;
-    /// loop {
-    ///     let page = scoop.entity_events::<Stock>(7).after(version).limit(50).await?;
-    ///     for event in &page {
-    ///         println!("version {}: {} at {:?}", event.version, event.topic, event.at);
-    ///         if let Some(reserved) = event.message::<StockReserved>()? {
-    ///             println!("{reserved:?}");
-    ///         }
-    ///     }
-    ///     match page.last() {
-    ///         Some(last) => version = last.version,
-    ///         None => break,
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn entity_events<E: Entity>(&self, key: E::Key) -> EntityEvents<E> {
-        let id = EntityId { name: E::NAME, key: key.to_key() };
-        EntityEvents { scoop: self.clone(), id, after: 0, limit: LIMIT_DEFAULT, entity: PhantomData }
-    }
+/// `scoop_operate::Entities::events`.
+pub fn entity_events<E: Entity>(scoop: &Scoop, key: E::Key) -> EntityEvents<E> {
+    let id = EntityId { name: E::NAME, key: key.to_key() };
+    EntityEvents { scoop: scoop.clone(), id, after: 0, limit: LIMIT_DEFAULT, entity: PhantomData }
 }

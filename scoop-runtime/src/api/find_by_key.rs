@@ -36,35 +36,28 @@ impl Scoop {
         &self,
         key: &str,
     ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        self.find_topic_by_key(M::TOPIC, key)
+        find_topic_by_key(self, M::TOPIC, key)
     }
+}
 
-    /// As [`find_by_key`](Self::find_by_key), with the topic given by name.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let order = scoop.find_topic_by_key("orders.placed", "order 7").await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn find_topic_by_key(
-        &self,
-        topic: &str,
-        key: &str,
-    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        let ids = NewMessage::unique_ids(topic, key);
-        let found = self.find(ids.root);
-        let (scoop, topic, key) = (self.clone(), topic.to_owned(), key.to_owned());
-        async move {
-            let found = found.await;
-            let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
-            // The id follows from the key, so it says nothing to the caller.
-            let kept = scoop.patiently(|_| scoop.store().key_kept_until(ids.id)).await;
-            match kept.map_err(GivenUp::error("a unique key was looked up"))? {
-                Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
-                None => Err(RuntimeError::NoSuchKey { topic, key }),
-            }
+/// `scoop_operate::Runs::find_by_key`.
+pub fn find_topic_by_key(
+    scoop: &Scoop,
+    topic: &str,
+    key: &str,
+) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+    let ids = NewMessage::unique_ids(topic, key);
+    let found = scoop.find(ids.root);
+    let (scoop, topic, key) = (scoop.clone(), topic.to_owned(), key.to_owned());
+    async move {
+        let found = found.await;
+        let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
+        // The id follows from the key, so it says nothing to the caller.
+        let kept = scoop.patiently(|_| scoop.store().key_kept_until(ids.id)).await;
+        match kept.map_err(GivenUp::error("a unique key was looked up"))? {
+            Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
+            None => Err(RuntimeError::NoSuchKey { topic, key }),
         }
-        .boxed()
     }
+    .boxed()
 }

@@ -63,7 +63,7 @@ pub enum Outcome {
     /// The hierarchy failed, and was rolled back.
     RolledBack(Failure),
     /// The hierarchy failed, and a part of its rollback failed, too. An operator has to
-    /// [repair](Scoop::failed_compensations) it: no handler of the message goes on otherwise, while other runs below it may.
+    /// repair (`operate().failures().list`) it: no handler of the message goes on otherwise, while other runs below it may.
     /// The failure is the latest one of each handler of the message.
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.

@@ -83,7 +83,7 @@ impl Scoop {
             let look = async {
                 match engine {
                     Some(engine) => engine.is_registered().await,
-                    None => self.store().pauses().await.map(|_| false),
+                    None => self.store().now().await.map(|_| false),
                 }
             };
             let answer = tokio::time::timeout(DATABASE_MAX, look).await.ok().and_then(Result::ok);

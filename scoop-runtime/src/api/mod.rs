@@ -26,12 +26,11 @@ mod signal;
 // Operators.
 mod archive;
 mod joins;
-mod keep;
-mod operators;
 mod pauses;
 mod prune;
 mod rebuild_entities;
 mod redelivery;
+mod repairs;
 mod subscriptions;
 
 pub use archive::ArchiveBatch;
@@ -43,19 +42,31 @@ pub use handle::{Handle, Outcome, RollbackFailure, Status};
 pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
-pub(crate) use keep::KEEP_MIN;
-pub use keep::Keep;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
-pub use operators::{ListItem, ListRequest, PagedListItem};
 pub use pauses::{Drained, Paused, Resume, SetPause};
-pub use prune::{KeptHierarchies, Prune, Pruned, Undeletable};
+pub use prune::{KeptHierarchies, Prune, Pruned};
 pub(crate) use prune::{OldRows, ROWS_MAX, RefusedDeletions};
 pub use read_tree::ReadTree;
 pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
 pub use redelivery::{Redeliver, Redelivered};
-pub use requests::{CancelAnswer, RelaunchAnswer, Request, RollbackAnswer, SignalAnswer};
+pub use requests::Request;
 pub use scoop::Scoop;
 pub use signal::SendSignal;
 pub(crate) use signal::prepare as prepare_signal;
 pub use subscriptions::{Retire, Retired};
+
+/// What operators ask of a program: the crate for operators has methods for these, with their documentation.
+pub(crate) mod operations {
+    pub use super::entity_events::entity_events;
+    pub use super::find_by_key::find_topic_by_key;
+    pub use super::joins::joined;
+    pub use super::pauses::{drained, is_registered, pause, resume};
+    pub use super::prune::prune;
+    pub use super::rebuild_entities::rebuild_entities;
+    pub use super::redelivery::redeliver;
+    pub use super::repairs::{interventions, resolve, retry, skip};
+    pub use super::requests::{relaunch, signal_run};
+    pub use super::scoop::{signal_named, trigger_named};
+    pub use super::subscriptions::{lacking_rights, register_handler, retire_handler};
+}

@@ -7,12 +7,11 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::{Instant, sleep};
 
-use super::operators::{ListItem, ListRequest};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
 use crate::util::detached::uninterrupted;
 use crate::util::patience::GivenUp;
-use crate::{EndedPause, IntoPauseTarget, ListCursor, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
+use crate::{IntoPauseTarget, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
@@ -30,7 +29,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// The longest reason or source, in characters. Each waiting run shows them. Statements that read them end there, too.
 const TEXT_CHARS_MAX: usize = 1_000;
 
-/// The result of a [pause](Scoop::pause). Display it for one line.
+/// The result of a pause (`operate().pauses().pause`). Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Paused {
@@ -106,7 +105,7 @@ impl SetPause {
     }
 
     /// Ends the pause by itself after this time, by the clock of the database: from a millisecond to a hundred years. A longer time
-    /// counts as that; a shorter one is refused. Without a time the pause lasts until [`Scoop::resume`] ends it.
+    /// counts as that; a shorter one is refused. Without a time the pause lasts until `operate().pauses().resume` ends it.
     pub fn for_at_most(mut self, time: Duration) -> Self {
         self.asked.limit = Some(time);
         self
@@ -152,10 +151,11 @@ impl SetPause {
         self.asked.source = self.asked.source.replace('\0', "");
         self.asked.reason = self.asked.reason.map(|reason| reason.replace('\0', ""));
         let Self { scoop, asked, drain } = self;
+        let tables = scoop.tables("a pause was made")?;
         let began = Instant::now();
         let pausing = {
-            let scoop = scoop.clone();
-            uninterrupted(async move { Ok(scoop.patiently(|_| scoop.store().pause(&asked)).await) })
+            let (scoop, tables) = (scoop.clone(), tables.clone());
+            uninterrupted(async move { Ok(scoop.patiently(|_| tables.pause(&asked)).await) })
         };
         let pause = pausing.await.unwrap_or_else(|error| Err(error.into()));
         let pause = pause.map_err(GivenUp::error("a pause was made"))?;
@@ -164,11 +164,11 @@ impl SetPause {
         let mut look = LOOK_MIN;
         loop {
             let asked = Instant::now();
-            let progress = scoop.patiently(|_| scoop.store().pause_progress(&pause.target)).await;
+            let progress = scoop.patiently(|_| tables.pause_progress(&pause.target)).await;
             let progress = progress.map_err(GivenUp::error("a pause was made"))?;
             let left = match pause.new_runs_only {
                 true => {
-                    let left = scoop.patiently(|_| scoop.store().runs_left(&pause.target)).await;
+                    let left = scoop.patiently(|_| tables.runs_left(&pause.target)).await;
                     Some(left.map_err(GivenUp::error("a pause was made"))?)
                 }
                 false => None,
@@ -225,7 +225,8 @@ impl Drained {
     pub fn progress(&self) -> impl Future<Output = Result<usize, RuntimeError>> + Send {
         async move {
             check_name(&self.target)?;
-            let left = self.scoop.read_patiently(|_| self.scoop.store().runs_left(&self.target)).await;
+            let tables = self.scoop.tables("runs were counted")?;
+            let left = self.scoop.read_patiently(|_| tables.runs_left(&self.target)).await;
             left.map_err(GivenUp::error("runs were counted"))
         }
         .boxed()
@@ -286,10 +287,10 @@ impl Resume {
         // The database cannot store a NUL.
         let (source, reason) = (source.replace('\0', ""), reason.map(|reason| reason.replace('\0', "")));
         let resuming = {
-            let scoop = scoop.clone();
+            let (scoop, tables) = (scoop.clone(), scoop.tables("a pause was ended")?.clone());
             // A retry would not return the pause that the first attempt ended.
             let resume = async move {
-                let once = |_| scoop.store().resume(&target, &source, reason.as_deref());
+                let once = |_| tables.resume(&target, &source, reason.as_deref());
                 scoop.trial().once().endure(once).await
             };
             uninterrupted(async move { Ok(resume.await) })
@@ -340,184 +341,34 @@ fn check_texts(source: &str, reason: Option<&str>) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-impl Scoop {
-    /// Pauses a saga, a topic, or everything, in all processes: no step of it begins, forward or in a rollback, and its runs
-    /// stay in their queues. Await it; [`SetPause`] has methods that give a reason, a requester and a limit.
-    ///
-    /// The call returns when all living workers have acknowledged the pause: from then on no step begins. Steps in progress
-    /// come to their ends and are recorded; [`SetPause::drain`] waits for these, too. Launches, cancellations, signals and the
-    /// other handlers go on. The guide has a page about [pauses](https://docs.rs/scoop-saga/latest/scoop/guide/pause/index.html).
-    ///
-    /// A pause of the same target is replaced, and is in force since its beginning. Pauses of different targets are
-    /// independent: a run goes on when all that cover it have ended.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; [`RuntimeError::PauseText`] if the reason or the
-    /// source is too long; [`RuntimeError::PauseTime`] if the time is shorter than a millisecond; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, it may be paused even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// use std::time::Duration;
-    ///
-    /// # use scoop_runtime::PauseTarget;
-    ///
-    /// let paused = scoop
-    ///     .pause(PauseTarget::handler("courier"))
-    ///     .reason("the courier's service is away")
-    ///     .source("night shift")
-    ///     .for_at_most(Duration::from_secs(2 * 60 * 60))
-    ///     .await?;
-    /// println!("{paused}");
-    /// scoop.resume(paused.pause.target).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn pause(&self, target: impl IntoPauseTarget) -> SetPause {
-        let target = target.into_pause_target();
-        let asked =
-            NewPause { target, reason: None, source: "scoop".into(), limit: None, new_runs_only: false };
-        SetPause { scoop: self.clone(), asked, drain: None }
-    }
-
-    /// Ends the pause of exactly this target, in all processes. Await it for the pause, or `None` if there was none;
-    /// [`Resume`] has methods that give a requester and a reason, which are [recorded](Scoop::ended_pauses).
-    ///
-    /// # Errors
-    ///
-    /// As [`pause`](Self::pause), except for the time. [`RuntimeError::may_have_happened`] returns whether the pause may have ended despite the error.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the pause may have ended even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for pause in scoop.pauses().await? {
-    ///     println!("{pause}");
-    ///     scoop.resume(pause.target).source("night shift").reason("the courier is back").await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn resume(&self, target: impl IntoPauseTarget) -> Resume {
-        let target = target.into_pause_target();
-        Resume { scoop: self.clone(), target, source: "scoop".into(), reason: None }
-    }
-
-    /// Whether a handler was ever registered that a target covers. Otherwise its name may be mistyped.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// # use scoop_runtime::PauseTarget;
-    /// if !scoop.is_registered(&PauseTarget::handler("courir")).await? {
-    ///     println!("no program ever had that saga");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn is_registered(
-        &self,
-        target: &PauseTarget,
-    ) -> impl Future<Output = Result<bool, RuntimeError>> + Send + use<> {
-        let (scoop, target) = (self.clone(), target.clone());
-        async move {
-            let progress = scoop.patiently(|_| scoop.store().pause_progress(&target)).await;
-            progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
-        }
-        .boxed()
-    }
-
-    /// Waits until no run of a saga, a topic or everything is left that has begun, whether or not it is paused. Await it, with
-    /// [`Drained::within`] for at most some time. Also runs that rest count: as stuck, or awaiting an operator.
-    ///
-    /// Without a [pause for new runs only](SetPause::new_runs_only) new runs begin meanwhile, and under another pause none goes on.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// # use std::time::Duration;
-    /// # use scoop_runtime::PauseTarget;
-    /// let courier = PauseTarget::handler("courier");
-    /// scoop.pause(&courier).new_runs_only().await?;
-    /// println!("{} runs are left", scoop.drained(&courier).progress().await?);
-    /// let left = scoop.drained(&courier).within(Duration::from_secs(600)).await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn drained(&self, target: impl IntoPauseTarget) -> Drained {
-        Drained { scoop: self.clone(), target: target.into_pause_target(), within: None }
-    }
-
-    /// The pauses in force, longest first.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    pub fn pauses(&self) -> impl Future<Output = Result<Vec<Pause>, RuntimeError>> + Send {
-        async move {
-            let pauses = self.read_patiently(|_| self.store().pauses()).await;
-            pauses.map_err(GivenUp::error("the pauses were listed"))
-        }
-        .boxed()
-    }
-
-    /// The pauses that ended last, the latest end first. Await it. The last 1,000 are kept.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for ended in scoop.ended_pauses().limit(20).await? {
-    ///     println!("{ended}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn ended_pauses(&self) -> ListRequest<EndedPause> {
-        ListRequest::new(self.clone())
-    }
+/// `scoop_operate::Pauses::pause`.
+pub fn pause(scoop: &Scoop, target: impl IntoPauseTarget) -> SetPause {
+    let target = target.into_pause_target();
+    let asked = NewPause { target, reason: None, source: "scoop".into(), limit: None, new_runs_only: false };
+    SetPause { scoop: scoop.clone(), asked, drain: None }
 }
 
-impl ListItem for EndedPause {
-    fn read(
-        scoop: &Scoop,
-        _: Option<ListCursor>,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
-        async move {
-            let ended = scoop.read_patiently(|_| scoop.store().ended_pauses(limit)).await;
-            ended.map_err(GivenUp::error("the pauses were listed"))
-        }
-        .boxed()
+/// `scoop_operate::Pauses::resume`.
+pub fn resume(scoop: &Scoop, target: impl IntoPauseTarget) -> Resume {
+    let target = target.into_pause_target();
+    Resume { scoop: scoop.clone(), target, source: "scoop".into(), reason: None }
+}
+
+/// `scoop_operate::Pauses::is_registered`.
+pub fn is_registered(
+    scoop: &Scoop,
+    target: &PauseTarget,
+) -> impl Future<Output = Result<bool, RuntimeError>> + Send + use<> {
+    let (scoop, target) = (scoop.clone(), target.clone());
+    async move {
+        let tables = scoop.tables("a name was looked up")?;
+        let progress = scoop.patiently(|_| tables.pause_progress(&target)).await;
+        progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
     }
+    .boxed()
+}
+
+/// `scoop_operate::Pauses::drained`.
+pub fn drained(scoop: &Scoop, target: impl IntoPauseTarget) -> Drained {
+    Drained { scoop: scoop.clone(), target: target.into_pause_target(), within: None }
 }

@@ -1,21 +1,18 @@
 //! Deletion of finished hierarchies.
 
-use std::fmt;
 use std::future::IntoFuture;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::Escaped;
 use uuid::Uuid;
 
-use super::operators::{ListItem, ListRequest};
-use super::{Archive, KEEP_MIN};
+use super::Archive;
 use crate::error::{is_of_setup, is_refused};
-use crate::store::{PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Store};
+use crate::model::retention::KEEP_MIN;
+use crate::store::{PostgresStore, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict};
 use crate::util::detached::uninterrupted;
-use crate::util::format::utc;
 use crate::util::patience::{GivenUp, Trial};
-use crate::{HierarchyId, ListCursor, RuntimeError, Scoop, telemetry};
+use crate::{RuntimeError, Scoop, telemetry};
 
 /// The default age.
 const AGE_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -23,7 +20,7 @@ const AGE_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The maximum number of signals, or of unique keys, deleted in one transaction.
 pub(crate) const ROWS_MAX: u32 = 1_000;
 
-/// The result of a [prune](Scoop::prune), or its progress. In a [dry run](Prune::dry_run) nothing is deleted, and the
+/// The result of a prune (`operate().retention().prune`), or its progress. In a [dry run](Prune::dry_run) nothing is deleted, and the
 /// counts are of what would be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,7 +42,7 @@ pub struct Pruned {
     pub more: bool,
 }
 
-/// The number of hierarchies that a [prune](Scoop::prune) kept, by reason.
+/// The number of hierarchies that a prune (`operate().retention().prune`) kept, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeptHierarchies {
@@ -62,52 +59,9 @@ pub struct KeptHierarchies {
     pub busy: u64,
     /// The database refuses its deletion, for example because of a foreign key of a table of yours. The event
     /// [`undeletable`](https://docs.rs/scoop-saga/latest/scoop/guide/telemetry/index.html) has the first error. In a
-    /// [dry run](Prune::dry_run), these are the [`undeletable`](Scoop::undeletable) ones: the last attempt of a program failed,
+    /// [dry run](Prune::dry_run), these are the `operate().retention().undeletable` ones: the last attempt of a program failed,
     /// and a call that deletes tries them again.
     pub refused: u64,
-}
-
-/// A hierarchy that programs could not delete although its time is over: see [`Scoop::undeletable`]. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Undeletable {
-    /// The hierarchy.
-    pub hierarchy: HierarchyId,
-    /// The topic of its first message.
-    pub topic: String,
-    /// The error of the last attempt: of the database, or of the [archive](crate::Builder::before_delete).
-    pub error: String,
-    /// The number of attempts that failed.
-    pub failures: u32,
-    /// When it is tried again, at the earliest.
-    pub retry_at: SystemTime,
-}
-
-impl fmt::Display for Undeletable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hierarchy, topic, error, failures, retry_at } = self;
-        write!(f, "hierarchy {hierarchy}")?;
-        if !topic.is_empty() {
-            write!(f, " of topic `{}`", Escaped(topic))?;
-        }
-        let times = if *failures == 1 { "time" } else { "times" };
-        write!(f, " could not be deleted, {failures} {times}: {}; ", Escaped(error))?;
-        write!(f, "it is tried again from {} on", utc(*retry_at))
-    }
-}
-
-impl ListItem for Undeletable {
-    fn read(
-        scoop: &Scoop,
-        _: Option<ListCursor>,
-        limit: u32,
-    ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
-        async move {
-            let kept = scoop.read_patiently(|_| scoop.store().undeletable(limit)).await;
-            kept.map_err(GivenUp::error("undeletable hierarchies were listed"))
-        }
-        .boxed()
-    }
 }
 
 /// Deletions that the database refuses.
@@ -164,10 +118,10 @@ pub(crate) enum OldRows {
 
 impl OldRows {
     /// Deletes a batch of them, and returns its size; or counts all.
-    pub(crate) async fn prune(self, store: &Store, mode: PruneMode) -> sqlx::Result<u64> {
+    pub(crate) async fn prune(self, tables: &PostgresStore, mode: PruneMode) -> sqlx::Result<u64> {
         match self {
-            Self::Signals(age) => store.prune_signals(age, ROWS_MAX, mode).await,
-            Self::UniqueKeys => store.prune_keys(ROWS_MAX, mode).await,
+            Self::Signals(age) => tables.prune_signals(age, ROWS_MAX, mode).await,
+            Self::UniqueKeys => tables.prune_keys(ROWS_MAX, mode).await,
         }
     }
 
@@ -263,10 +217,11 @@ impl Prune {
         pruned: &mut Pruned,
         refused: &mut RefusedDeletions,
     ) -> Result<(), RuntimeError> {
+        let tables = self.scoop.tables("old hierarchies were looked up")?.clone();
         let mut after = Uuid::nil();
         let mut batch = PruneBatch::default();
         loop {
-            let page = self.trial().endure(|_| self.scoop.store().prune_page(after, self.age)).await;
+            let page = self.trial().endure(|_| tables.prune_page(after, self.age)).await;
             let page = page.map_err(GivenUp::error("old hierarchies were looked up"))?;
             let PrunePage { mut roots, put_off, next } = page;
             if self.mode == PruneMode::Count && !put_off.is_empty() {
@@ -327,11 +282,11 @@ impl Prune {
     /// Archives those of these hierarchies that would be deleted, and returns them.
     async fn archived(&mut self, archive: &Archive, roots: &[Uuid]) -> Result<Vec<Uuid>, RuntimeError> {
         let (scoop, times) = (self.scoop.clone(), PruneTimes::Age(self.age));
-        let store = scoop.store();
-        let due = scoop.patiently(|_| store.deletable(roots, times)).await;
+        let tables = scoop.tables("hierarchies were looked up")?;
+        let due = scoop.patiently(|_| tables.deletable(roots, times)).await;
         let due = due.map_err(GivenUp::error("hierarchies were looked up"))?;
         if !due.is_empty() {
-            let archived = archive.take(store, scoop.patience(), &due).await;
+            let archived = archive.take(tables, scoop.patience(), &due).await;
             archived.map_err(RuntimeError::unarchived(due.len()))?;
         }
         Ok(due)
@@ -349,7 +304,7 @@ impl Prune {
         // After a lost answer, another attempt could not return the counts.
         let results = self.trial().once().endure(|_| {
             let (scoop, roots) = (scoop.clone(), roots.clone());
-            uninterrupted(async move { scoop.store().prune(&roots, age, mode).await })
+            uninterrupted(async move { scoop.store().tables()?.prune(&roots, age, mode).await })
         });
         let results = results.await.map_err(|given_up| match &given_up.source {
             source if mode == PruneMode::Delete && is_refused(source) && !is_of_setup(source) => {
@@ -372,7 +327,7 @@ impl Prune {
                 let (scoop, mode) = (self.scoop.clone(), self.mode);
                 let count = self.trial().once().endure(|_| {
                     let scoop = scoop.clone();
-                    uninterrupted(async move { rows.prune(scoop.store(), mode).await })
+                    uninterrupted(async move { rows.prune(scoop.store().tables()?, mode).await })
                 });
                 let count = count.await.map_err(GivenUp::error("old rows were pruned"))?;
                 rows.count(pruned, count);
@@ -403,77 +358,7 @@ impl IntoFuture for Prune {
     }
 }
 
-impl Scoop {
-    /// The finished hierarchies that programs could not delete when their time was over, the one that is tried again first at the
-    /// beginning. Await it. The guide has a page about
-    /// [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// for kept in scoop.undeletable().limit(20).await? {
-    ///     println!("{kept}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn undeletable(&self) -> ListRequest<Undeletable> {
-        ListRequest::new(self.clone())
-    }
-
-    /// Deletes the record of hierarchies that finished long ago, and old signals. Await it for the counts. [`Prune`] has
-    /// methods that set the age and the number of hierarchies, and one that only counts.
-    ///
-    /// A hierarchy is deleted as a whole, in one transaction. One is kept if a run of it is unfinished, stuck or failed, or if it
-    /// is still needed:
-    /// [`KeptHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
-    /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
-    ///
-    /// A deleted hierarchy is as if it had never been: [`Scoop::find`] returns [`RuntimeError::NoSuchMessage`], and a
-    /// launch with its [unique](crate::Launch::unique) key starts a new one, unless [the key is
-    /// kept](crate::Keep::unique_keys). The messages that are events of an entity
-    /// stay.
-    ///
-    /// The call reads all runs, a thousand in one query, and deletes as many hierarchies in one transaction as take about 50 ms.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::PruneAge`] if the age is below an hour: younger rows may still decide whether a repeated request
-    /// is a repetition. [`RuntimeError::Archive`] if the [archive](crate::Builder::before_delete) fails. Or if the database
-    /// fails. What was deleted until then stays deleted. A hierarchy whose deletion the database refuses, for example because of a
-    /// foreign key of a table of yours, is passed over: see [`KeptHierarchies::refused`].
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped before it is ready, some of the hierarchies may have been deleted, each as a whole.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// use std::time::Duration;
-    ///
-    /// let quarter = Duration::from_secs(90 * 24 * 60 * 60);
-    /// let would_be = scoop.prune().older_than(quarter).dry_run().await?;
-    /// println!("{} hierarchies with {} events are old", would_be.hierarchies, would_be.events);
-    ///
-    /// let pruned = scoop.prune().older_than(quarter).limit(10_000).await?;
-    /// println!("{} are deleted, {} are unfinished", pruned.hierarchies, pruned.kept.unfinished);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn prune(&self) -> Prune {
-        Prune {
-            scoop: self.clone(),
-            age: AGE_DEFAULT,
-            limit: None,
-            mode: PruneMode::Delete,
-            on_progress: None,
-        }
-    }
+/// `scoop_operate::Retention::prune`.
+pub fn prune(scoop: &Scoop) -> Prune {
+    Prune { scoop: scoop.clone(), age: AGE_DEFAULT, limit: None, mode: PruneMode::Delete, on_progress: None }
 }

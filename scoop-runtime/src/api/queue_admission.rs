@@ -303,7 +303,7 @@ impl Queue {
         }
         let sent = Instant::now();
         let asked = lock(&self.places).request(&self.saga, sent);
-        let Some(lease) = store.lease_places(&asked).await? else { return Ok(false) };
+        let Some(lease) = store.tables()?.lease_places(&asked).await? else { return Ok(false) };
         lock(&self.places).leased(&asked, &lease, sent, Instant::now());
         self.return_unused(store, Duration::ZERO);
         Ok(true)
@@ -333,7 +333,9 @@ impl Queue {
             };
             if let Some(returned) = returned {
                 // If it fails, the lease ends by itself.
-                let _ = Trial::new(Duration::ZERO).endure(|_| store.lease_places(&returned)).await;
+                let _ = Trial::new(Duration::ZERO)
+                    .endure(|_| async { store.tables()?.lease_places(&returned).await })
+                    .await;
             }
         });
     }

@@ -24,7 +24,7 @@ const KEYS_MAX: u32 = 100;
 /// The number of failures that are kept in an error.
 const FAILURES_MAX: usize = 100;
 
-/// The result of [`Scoop::rebuild_entities`].
+/// The result of `operate().entities().rebuild`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RebuiltEntities {
@@ -125,10 +125,11 @@ impl Rebuild {
 
     async fn all(mut self, mut after: String, limit: Option<u64>) -> Result<RebuiltEntities, RuntimeError> {
         let name = self.entity.name();
+        let tables = self.scoop.tables("the entities were listed")?.clone();
         let mut left = limit.unwrap_or(u64::MAX);
         loop {
             let page = u32::try_from(left).unwrap_or(u32::MAX).min(KEYS_MAX);
-            let keys = self.scoop.patiently(|_| self.scoop.store().entity_keys(name, &after, page)).await;
+            let keys = self.scoop.patiently(|_| tables.entity_keys(name, &after, page)).await;
             let keys = keys.map_err(GivenUp::error("the entities were listed"))?;
             let is_last = keys.len() < page as usize;
             for key in keys {
@@ -183,6 +184,7 @@ impl Rebuild {
     async fn fold(&mut self, id: &EntityId) -> Result<Result<bool, Unfolded>, RuntimeError> {
         let bytes_max = self.scoop.limits().payload_bytes_max;
         let store = self.scoop.store();
+        let tables = self.scoop.tables("the state of an entity was rebuilt")?;
         let mut fold = match EntityFold::new(self.entity) {
             Ok(fold) => fold,
             Err(unfolded) => return Ok(Err(unfolded)),
@@ -210,7 +212,7 @@ impl Rebuild {
                 },
             };
             let refolded = self.scoop.patiently(|_| {
-                store.refold_entity(id, version, EVENTS_MAX, |events| {
+                tables.refold_entity(id, version, EVENTS_MAX, |events| {
                     let mut fold = EntityFold::resume(self.entity, state.as_ref(), version)?;
                     fold.apply(events)?;
                     Ok((fold.version, fold.written(bytes_max)?))
@@ -229,51 +231,16 @@ impl Rebuild {
     }
 }
 
-impl Scoop {
-    /// Rebuilds the states of the entities of a type from their events, after an application has changed. Await it; by
-    /// default it rebuilds all of them, in the order of their keys.
-    ///
-    /// Commands may be decided meanwhile. An entity is locked only while its newest events are applied, 100 at most. A
-    /// program of an older version would apply further events to a rebuilt state in its own way, so end these programs
-    /// first. The cost depends on the number of events of the entities.
-    ///
-    /// An entity that cannot be rebuilt keeps its state, and all others are rebuilt.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::EntitiesNotRebuilt`] if an event has no application any more, does not fit its type or is missing, if
-    /// its application panics, or if the state cannot be stored; [`RuntimeError::Entity`] if the key is not possible; or if
-    /// the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, a part of the entities is rebuilt, each as a whole. The call can be repeated.
-    ///
-    /// ```no_run
-    /// # async fn example<Stock: scoop_core::Entity<Key = u64>>(
-    /// #     scoop: scoop_runtime::Scoop,
-    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let mut rebuilt = scoop.rebuild_entities::<Stock>().limit(1_000).await?;
-    /// while let Some(last_key) = rebuilt.last_key {
-    ///     println!("rebuilt up to {last_key}");
-    ///     rebuilt = scoop.rebuild_entities::<Stock>().after(last_key).limit(1_000).await?;
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn rebuild_entities<E: Entity>(&self) -> RebuildEntities<E> {
-        const {
-            assert!(
-                !E::IN_TABLE,
-                "the states of this entity are in a table of yours, so they are not rebuilt"
-            );
-        }
-        RebuildEntities {
-            scoop: self.clone(),
-            key: None,
-            after: String::new(),
-            limit: None,
-            entity: PhantomData,
-        }
+/// `scoop_operate::Entities::rebuild`.
+pub fn rebuild_entities<E: Entity>(scoop: &Scoop) -> RebuildEntities<E> {
+    const {
+        assert!(!E::IN_TABLE, "the states of this entity are in a table of yours, so they are not rebuilt");
+    }
+    RebuildEntities {
+        scoop: scoop.clone(),
+        key: None,
+        after: String::new(),
+        limit: None,
+        entity: PhantomData,
     }
 }

@@ -4,7 +4,6 @@ use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::Message;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -22,7 +21,7 @@ const LIMIT_DEFAULT: usize = 1_000;
 /// The maximum number of messages redelivered in one transaction.
 const PAGE_MAX: usize = 200;
 
-/// The result of a [redelivery](Scoop::redeliver).
+/// The result of a redelivery (`operate().handlers().redeliver`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redelivered {
@@ -61,7 +60,7 @@ impl Redeliver {
         let listed = listed.map_err(GivenUp::error("the handlers were looked up"))?;
         if !listed.iter().any(|listed| listed.topic == self.topic) {
             let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
-            let message = "Scoop::redeliver".to_owned();
+            let message = "operate().handlers().redeliver".to_owned();
             return Err(RuntimeError::NoHandler { topic: self.topic, message, subscribed });
         }
         let since = self.begin().await?;
@@ -104,7 +103,7 @@ async fn page(
     after: Option<Uuid>,
     limit: usize,
 ) -> sqlx::Result<Redelivery> {
-    let page = scoop.store().redeliver(&topic, since, after, limit).await?;
+    let page = scoop.store().tables()?.redeliver(&topic, since, after, limit).await?;
     scoop.notify_ready(&page.handlers.iter().cloned().collect::<Vec<_>>());
     if let Some(engine) = scoop.engine().filter(|_| page.has_timer) {
         engine.reschedule_timer();
@@ -121,62 +120,7 @@ impl IntoFuture for Redeliver {
     }
 }
 
-impl Scoop {
-    /// Delivers messages of this type that had no handler at their launch to the handlers that are subscribed now.
-    /// Await it for the result. [`Redeliver`] has methods that limit the time and the number of messages.
-    ///
-    /// Each message is redelivered at most once ever, to all handlers subscribed at that moment. So the call can be
-    /// repeated, and be made by several processes at once.
-    ///
-    /// * A message that a client launched, or a step detached, continues its hierarchy: a [`Handle`](crate::Handle)
-    ///   of it waits again.
-    /// * A message that a step launched starts a hierarchy of its own, as if it had been
-    ///   [detached](crate::Scope::detach): the step did not wait for it, and its saga may have ended since. A later
-    ///   rollback of that saga does not affect the new hierarchy. The tree of the saga names it.
-    ///
-    /// The message keeps the context with which it was launched, deadlines included. Not redelivered are messages whose
-    /// hierarchy was cancelled, whose saga was or will be rolled back, or whose delivery was
-    /// [dropped](crate::Retire::drop_pending).
-    ///
-    /// The call reads all events since the given time, ten thousand per query, and redelivers two hundred messages
-    /// per transaction.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic; or if the database fails. Messages that
-    /// were redelivered until then stay redelivered; repeat the call.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped before it is ready, some of the messages may have been redelivered. Repeat the call.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// use std::time::{Duration, SystemTime};
-    ///
-    /// let last_week = SystemTime::now() - Duration::from_secs(7 * 24 * 60 * 60);
-    /// while scoop.redeliver::<OrderPlaced>().since(last_week).await?.more {}
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn redeliver<M: Message>(&self) -> Redeliver {
-        self.redeliver_topic(M::TOPIC)
-    }
-
-    /// As [`redeliver`](Self::redeliver), with the topic given by name.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let redelivered = scoop.redeliver_topic("orders.placed").limit(10).await?;
-    /// println!("{} orders were left over", redelivered.hierarchies.len());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn redeliver_topic(&self, topic: impl Into<String>) -> Redeliver {
-        Redeliver { scoop: self.clone(), topic: topic.into(), since: None, limit: LIMIT_DEFAULT }
-    }
+/// `scoop_operate::Handlers::redeliver`.
+pub fn redeliver(scoop: &Scoop, topic: impl Into<String>) -> Redeliver {
+    Redeliver { scoop: scoop.clone(), topic: topic.into(), since: None, limit: LIMIT_DEFAULT }
 }

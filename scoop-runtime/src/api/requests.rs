@@ -1,6 +1,5 @@
 //! Requests about a hierarchy or a part of it: cancellation, rollback, repair, a signal to a run.
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::panic::Location;
 
@@ -10,171 +9,14 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::signal::SendSignal;
+use crate::model::answers::{CancelAnswer, RelaunchAnswer, RollbackAnswer, SignalAnswer};
 use crate::repair::{RepairAction, RepairAnswer};
 use crate::store::{Relaunch, RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
 use crate::util::detached::uninterrupted;
 use crate::util::ids;
 use crate::util::patience::{GivenUp, Trial};
 use crate::util::payload;
-use crate::{HierarchyId, RunId, RuntimeError, Scoop, Wanted};
-
-/// The response to a cancellation request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CancelAnswer {
-    /// The request is recorded, and the unfinished runs that do not roll back yet give up.
-    Accepted,
-    /// A cancellation was requested before. Nothing happens.
-    AlreadyRequested,
-    /// The request is recorded, but no run is left that could give up. If the message that started the hierarchy had no handler,
-    /// it is not [redelivered](Scoop::redeliver) any more.
-    NothingToDo,
-}
-
-/// The response to a rollback request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RollbackAnswer {
-    /// The request is recorded, and the rollback begins.
-    Accepted,
-    /// A run of the message, an ancestor or a descendant is unfinished, and its rollback has not failed. Nothing happens;
-    /// repeat the request later, or cancel the run.
-    StillRunning,
-    /// The message had no handler, so there is nothing to roll back.
-    NoHandlers,
-    /// The runs are rolled back already, by their own failure or on request.
-    AlreadyRolledBack,
-    /// An earlier rollback of the runs or of their descendants failed. Nothing happens before an operator has
-    /// repaired that.
-    FailedBefore,
-}
-
-/// The response to the request to send a run a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SignalAnswer {
-    /// The request is recorded, and the signal has reached the run: it continues. So do other runs that awaited the same
-    /// name and key.
-    Accepted,
-    /// The request is recorded, and the signal is sent, but has reached no run yet: another signal of its key came first, the
-    /// run is locked, or the role may not deliver it. It is kept for a minute.
-    Kept,
-    /// The run awaits no signal. Nothing happens.
-    NotAwaiting,
-}
-
-/// The response to the request to launch the message of a hierarchy again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RelaunchAnswer {
-    /// The message is launched again, in this hierarchy. In a dry run it would be, and the id stands for none.
-    Accepted(HierarchyId),
-    /// It was launched again before, in this hierarchy. Nothing happens.
-    RelaunchedBefore(HierarchyId),
-    /// A run is unfinished, and its rollback has not failed. Nothing happens; repeat the request later, or cancel the run.
-    StillRunning,
-    /// A handler of the message has committed. Nothing happens unless the request is [even for such a
-    /// hierarchy](Request::even_if_committed).
-    Committed,
-}
-
-impl CancelAnswer {
-    /// Its name, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::AlreadyRequested => "already requested",
-            Self::NothingToDo => "nothing to do",
-        }
-    }
-}
-
-impl fmt::Display for CancelAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Accepted => "the unfinished runs give up",
-            Self::AlreadyRequested => "a cancellation was requested before",
-            Self::NothingToDo => {
-                "no run is left that could give up: the request has no effect beside its record"
-            }
-        })
-    }
-}
-
-impl RollbackAnswer {
-    /// Its name, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::StillRunning => "still running",
-            Self::NoHandlers => "no handlers",
-            Self::AlreadyRolledBack => "already rolled back",
-            Self::FailedBefore => "failed before",
-        }
-    }
-}
-
-impl fmt::Display for RollbackAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Accepted => "the rollback begins",
-            Self::StillRunning => "a run of it is unfinished: repeat the request later, or cancel the run",
-            Self::NoHandlers => "the message had no handler, so nothing is to be rolled back",
-            Self::AlreadyRolledBack => "the runs are rolled back already",
-            Self::FailedBefore => "an earlier rollback of it failed: retry, skip or resolve that first",
-        })
-    }
-}
-
-impl RelaunchAnswer {
-    /// Its name, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Accepted(_) => "accepted",
-            Self::RelaunchedBefore(_) => "relaunched before",
-            Self::StillRunning => "still running",
-            Self::Committed => "committed",
-        }
-    }
-}
-
-impl fmt::Display for RelaunchAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Accepted(hierarchy) => write!(f, "the message is launched again, as hierarchy {hierarchy}"),
-            Self::RelaunchedBefore(hierarchy) => {
-                write!(f, "the message was launched again before, as hierarchy {hierarchy}")
-            }
-            Self::StillRunning => {
-                f.write_str("a run of it is unfinished: repeat the request later, or cancel the run")
-            }
-            Self::Committed => {
-                f.write_str("a handler of the message has committed: its effects would come a second time")
-            }
-        }
-    }
-}
-
-impl SignalAnswer {
-    /// Its name, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Kept => "kept",
-            Self::NotAwaiting => "not awaiting",
-        }
-    }
-}
-
-impl fmt::Display for SignalAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Accepted => "the signal has reached the run",
-            Self::Kept => "the signal is sent, but has not reached the run yet; it is kept for a minute",
-            Self::NotAwaiting => "the run awaits no signal",
-        })
-    }
-}
+use crate::{RunId, RuntimeError, Scoop, Wanted};
 
 /// A request about to be made. Await it.
 #[must_use = "nothing is requested before this is awaited"]
@@ -272,7 +114,7 @@ impl<A> Request<A> {
     /// ```no_run
     /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
-    /// if scoop.retry(run).dry_run().await? == RepairAnswer::FailedBelow {
+    /// if scoop.operate().failures().retry(run).dry_run().await? == RepairAnswer::FailedBelow {
     ///     println!("a run below it comes first");
     /// }
     /// # Ok(())
@@ -443,10 +285,11 @@ impl RequestInfo {
             let name = || format!("the payload for hierarchy {root}");
             let payload = payload.map(|payload| payload::storable(payload, limit, name)).transpose()?;
             let (payload, asked) = (payload.as_ref(), self.key());
+            let tables = self.scoop.tables("a relaunch was requested")?;
             let relaunch = |attempt| async move {
                 let requester = self.requester(asked.with(attempt));
                 let relaunch = Relaunch { root: new, payload, even_if_committed, again, requester };
-                self.scoop.store().relaunch(root, &relaunch).await
+                tables.relaunch(root, &relaunch).await
             };
             let relaunched = self.trial().endure(relaunch).await;
             match relaunched.map_err(GivenUp::error("a relaunch was requested"))? {
@@ -470,9 +313,9 @@ impl RequestInfo {
         target: &RequestTarget,
         asked: RequestKey,
     ) -> Result<Option<SignalKey>, RuntimeError> {
-        let record = |attempt| async move {
-            self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
-        };
+        let tables = self.scoop.tables("a signal was sent to a run")?;
+        let record =
+            |attempt| async move { tables.record_signal(target, self.requester(asked.with(attempt))).await };
         let awaited = self.trial().endure(record).await;
         awaited.map_err(GivenUp::error("a signal was sent to a run"))
     }
@@ -530,7 +373,7 @@ impl Scoop {
     /// continue, and so do messages launched by compensations. A running step can notice the request: see
     /// [`Scope::check`](crate::Scope::check).
     ///
-    /// A [stuck](Scoop::stuck_runs) run gives up when a program can continue it, and its ancestors wait for that:
+    /// A stuck (`operate().failures().stuck`) run gives up when a program can continue it, and its ancestors wait for that:
     /// only the saga of the run can roll it back.
     ///
     /// # Errors
@@ -587,77 +430,25 @@ impl Scoop {
         let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Rollback(|answer| answer) }
     }
+}
 
-    /// Launches the first message of a finished hierarchy again, in a new hierarchy: after it was rolled back, or cancelled, or
-    /// its rollback failed. `id` as in [`Scoop::cancel`]: that of a run stands for its hierarchy. Await it.
-    ///
-    /// The message has the same payload, unless the request has [another one](Request::payload), and the same context, but for
-    /// deadlines and a delay: these times have passed. The [trees](crate::Handle::tree) of both hierarchies name each other. The
-    /// failed rollback of the old one stays, for an operator.
-    ///
-    /// A second request answers with the hierarchy of the first one, unless it is made [again](Request::again), as long as the
-    /// old hierarchy is [kept](crate::Builder::keep).
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; if the payload
-    /// cannot be stored, or is larger than 16 MiB; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the request may be made even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # use scoop_runtime::{Handle, RelaunchAnswer, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
-    /// let answer = scoop.relaunch(order.id(), "the stock is counted").source("Ada Lovelace").await?;
-    /// if let RelaunchAnswer::Accepted(hierarchy) = answer {
-    ///     println!("{}", scoop.find(hierarchy).await?.wait().await?);
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[track_caller]
-    pub fn relaunch(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RelaunchAnswer> {
-        let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
-        Request { about, kind: Kind::Relaunch(Again::default(), |answer| answer) }
-    }
+/// `scoop_operate::Runs::relaunch`.
+#[track_caller]
+pub fn relaunch(scoop: &Scoop, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RelaunchAnswer> {
+    let (scoop, asked_at) = (scoop.clone(), Location::caller());
+    let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+    Request { about, kind: Kind::Relaunch(Again::default(), |answer| answer) }
+}
 
-    /// Sends a run the signal that it awaits, given by its JSON: for operators, who see the run and not the sender. Await it
-    /// for the response.
-    ///
-    /// Name and key are those that the run awaits at that moment. All other runs that await them get the signal, too, as
-    /// with [`Scoop::signal_named`]. Nothing checks that the runs can read the JSON. The request is recorded as an
-    /// [intervention](Scoop::interventions) in the run, before the signal is sent; the payload is not part of it.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a hierarchy or a
-    /// message; if the payload cannot be stored; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the signal may be sent even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # use scoop_runtime::{RunId, RuntimeError, Scoop, SignalAnswer};
-    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
-    /// let paid = serde_json::json!({ "amount": 990 });
-    /// let answer = scoop.signal_run(run, paid, "the bank has called").source("accounting").await?;
-    /// assert_eq!(answer, SignalAnswer::Accepted);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[track_caller]
-    pub fn signal_run(
-        &self,
-        run: impl Into<RunId>,
-        payload: Value,
-        note: impl Into<String>,
-    ) -> Request<SignalAnswer> {
-        let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, run.into().uuid(), Wanted::Run, note.into(), asked_at);
-        Request { about, kind: Kind::Signal(payload, |answer| answer) }
-    }
+/// `scoop_operate::Runs::signal_run`.
+#[track_caller]
+pub fn signal_run(
+    scoop: &Scoop,
+    run: impl Into<RunId>,
+    payload: Value,
+    note: impl Into<String>,
+) -> Request<SignalAnswer> {
+    let (scoop, asked_at) = (scoop.clone(), Location::caller());
+    let about = RequestInfo::new(scoop, run.into().uuid(), Wanted::Run, note.into(), asked_at);
+    Request { about, kind: Kind::Signal(payload, |answer| answer) }
 }

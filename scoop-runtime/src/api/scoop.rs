@@ -20,7 +20,7 @@ use crate::api::handle::waits::Waits;
 use crate::api::launch_batcher::LaunchBatcher;
 use crate::completion::StartedAs;
 use crate::engine::{Engine, current_step};
-use crate::settings::{CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
+use crate::settings::{CLIENT_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
     self, ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, RequestKey, Schema,
     Sessions, Store,
@@ -103,22 +103,6 @@ impl Scoop {
         let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &ConnectionSettings::default());
         let (store, settings) = (Store::from(PostgresStore::new(sessions, &schema)), Settings::default());
         Self::new(Some(pool), store, None, None, (settings.limits, settings.patience))
-    }
-
-    /// The minimum of `max_connections` of a pool. One connection listens, and three serve the engine to claim,
-    /// settle and wake; these four are opened beside the pool. At least one remains for the transactions of steps.
-    /// [`Builder::start`] fails with less. The guide has the whole budget, and the requirements of a proxy.
-    ///
-    /// ```
-    /// # use scoop_runtime::Scoop;
-    /// use sqlx::postgres::PgPoolOptions;
-    ///
-    /// let steps_at_once = 8;
-    /// let pool = PgPoolOptions::new().max_connections(Scoop::required_connections() - 1 + steps_at_once);
-    /// # let _ = pool;
-    /// ```
-    pub const fn required_connections() -> u32 {
-        ENGINE_CONNECTIONS + 1
     }
 
     pub(crate) fn new(
@@ -272,35 +256,6 @@ impl Scoop {
         SendSignal::new(self.clone(), &signal, key.into())
     }
 
-    /// Sends a signal given by its name and its JSON, as [`signal`](Self::signal) does with one of a type. For tools that
-    /// do not have the types of the signals. It is kept for a week if no
-    /// run awaits it, unless [`keep`](SendSignal::keep) says otherwise.
-    ///
-    /// # Errors
-    ///
-    /// As [`Scoop::signal`]; and if the name is empty, has more than 180 characters, or a NUL character.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the signal may be sent even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let paid = serde_json::json!({ "amount": 990 });
-    /// let reached = scoop.signal_named("payments.confirmed", paid, "order 7").await?;
-    /// println!("{reached} runs go on");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn signal_named(
-        &self,
-        name: impl Into<String>,
-        payload: serde_json::Value,
-        key: impl Into<String>,
-    ) -> SendSignal {
-        SendSignal::named(self.clone(), SignalKey { name: name.into(), key: key.into() }, payload)
-    }
-
     /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;
     /// the schedule does not change.
     ///
@@ -323,21 +278,6 @@ impl Scoop {
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
         self.trigger_schedule(S::DEFINITION.saga.to_string()).await
-    }
-
-    /// As [`trigger`](Self::trigger), with the saga given by its stored name.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let outcome = scoop.trigger_named("nightly-report").await?.wait().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn trigger_named(
-        &self,
-        saga: impl Into<String>,
-    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        self.trigger_schedule(saga.into())
     }
 
     fn trigger_schedule(&self, saga: String) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
@@ -546,6 +486,15 @@ impl Scoop {
         &self.inner.store
     }
 
+    /// The database, of which this was done.
+    ///
+    /// # Errors
+    ///
+    /// In memory.
+    pub(crate) fn tables(&self, doing: &'static str) -> Result<&Arc<PostgresStore>, RuntimeError> {
+        self.store().tables().map_err(RuntimeError::database(doing))
+    }
+
     pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
         self.inner.engine.as_ref()
     }
@@ -747,4 +696,22 @@ impl Scoop {
             None => self.inner.batcher.notify_ready(handlers),
         }
     }
+}
+
+/// `scoop_operate::Runs::signal`.
+pub fn signal_named(
+    scoop: &Scoop,
+    name: impl Into<String>,
+    payload: serde_json::Value,
+    key: impl Into<String>,
+) -> SendSignal {
+    SendSignal::named(scoop.clone(), SignalKey { name: name.into(), key: key.into() }, payload)
+}
+
+/// `scoop_operate::Schedules::trigger`.
+pub fn trigger_named(
+    scoop: &Scoop,
+    saga: impl Into<String>,
+) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+    scoop.trigger_schedule(saga.into())
 }

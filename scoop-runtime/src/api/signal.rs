@@ -76,7 +76,7 @@ impl SendSignal {
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let paid = serde_json::json!({ "amount": 990 });
-    /// let reached = scoop.signal_named("payments.confirmed", paid, "order 7").required().await?;
+    /// let reached = scoop.operate().runs().signal("payments.confirmed", paid, "order 7").required().await?;
     /// # Ok(())
     /// # }
     /// ```

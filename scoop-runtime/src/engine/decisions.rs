@@ -438,7 +438,7 @@ fn not_after_its_events(undecided: &Undecided) -> Failure {
     let EntityId { name, key } = &undecided.entity;
     let text = format!(
         "the version of the entity `{name}`, key `{key}`, does not follow from its events: its row in `entity` is missing or \
-         older than its last row in `entity_event`; `Scoop::rebuild_entities` restores it"
+         older than its last row in `entity_event`; `operate().entities().rebuild` restores it"
     );
     Failure::new("EntityMismatch", text, &undecided.run.source)
 }

@@ -15,7 +15,6 @@ use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
 use super::user_code::boundary::Held;
-use crate::bug::{Bug, is_injected};
 use crate::error::is_of_contents;
 use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
@@ -74,7 +73,7 @@ impl Execution {
     pub(super) fn is_left(&self, engine: &Engine) -> bool {
         let Definition { topic, saga, .. } = &self.saga.definition;
         let superseded = !self.reserved && !self.is_pinned() && engine.topology.is_superseded(topic, saga);
-        let paused = engine.topology.is_paused(topic, saga) && !is_injected(Bug::ClaimPaused);
+        let paused = engine.topology.is_paused(topic, saga);
         superseded || paused || engine.stopping.is_cancelled()
     }
 }

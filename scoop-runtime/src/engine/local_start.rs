@@ -17,7 +17,6 @@ use super::execution::InFlightGuard;
 use super::shared::Engine;
 use super::slots::{CountGuard, Slot, SlotLease};
 use super::wakeups::{Delivery, ParentCheck};
-use crate::bug::{Bug, is_injected};
 use crate::completion::{RunEnd, StartedAs};
 use crate::error::{is_contended, is_transient};
 use crate::store::Unhandled;
@@ -87,7 +86,7 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
         let topology = &engine.topology;
         let is_elsewhere = |handler: &str| {
             topology.is_superseded(&topic, handler)
-                || topology.is_paused_for_new(&topic, handler) && !is_injected(Bug::BeginDuringPause)
+                || topology.is_paused_for_new(&topic, handler)
                 || topology.is_limited(handler)
         };
         for handler in own.filter(|handler| !is_elsewhere(handler)) {

@@ -43,7 +43,7 @@ pub(super) async fn restore(engine: &Engine) -> sqlx::Result<()> {
         engine.store.register(&missing, engine.settings.keep).await?;
         publish(engine).await?;
     }
-    if !registration.has_worker {
+    if registration.lacks_worker {
         engine.wakeups.unlisted.notify_one();
     }
     Ok(())

@@ -27,7 +27,9 @@ const RETRY_FACTOR: u32 = 6;
 /// Deletes what is due until the engine stops. A program that keeps everything for ever leaves that to others.
 pub(super) async fn serve(engine: Arc<Engine>) {
     let keep = engine.settings.keep;
-    let is_idle = keep.is_forever() && engine.subscriptions.iter().all(|saga| saga.kept(keep).is_forever());
+    // In memory nothing is deleted.
+    let is_idle = engine.store.tables().is_err()
+        || keep.is_forever() && engine.subscriptions.iter().all(|saga| saga.kept(keep).is_forever());
     let (mut batch, mut rest) = (PruneBatch::default(), Rest::Nothing);
     while !is_idle && (rest == Rest::More || sleeps(&engine, keep.interval).await) {
         rest = delete_due(&engine, &mut batch).await.unwrap_or_else(|error| {
@@ -64,7 +66,7 @@ async fn delete_hierarchies(
     let end = Instant::now() + pace::turn(keep.interval);
     let mut failures = 0;
     loop {
-        let Some(mut due) = engine.store.take_due(worker, keep, batch.size()).await? else {
+        let Some(mut due) = engine.store.tables()?.take_due(worker, keep, batch.size()).await? else {
             return Ok(Rest::Nothing);
         };
         let size = due.roots.len();
@@ -82,7 +84,11 @@ async fn delete_hierarchies(
                 batch.failed();
                 due.rest = if failures < FAILURES_MAX { Rest::More } else { Rest::Nothing };
                 if count == 1 {
-                    engine.store.put_off(first, &telemetry::scrubbed(&error), retry_after(engine)).await?;
+                    engine
+                        .store
+                        .tables()?
+                        .put_off(first, &telemetry::scrubbed(&error), retry_after(engine))
+                        .await?;
                     due.roots.retain(|root| *root != first);
                 }
                 (Some(vec![]), Duration::ZERO)
@@ -137,7 +143,7 @@ async fn settle(
     refused: &mut RefusedDeletions,
 ) -> sqlx::Result<Settled> {
     let (worker, keep) = (engine.worker, engine.settings.keep);
-    let error = match engine.store.settle_due(worker, keep, &settlement).await {
+    let error = match engine.store.tables()?.settle_due(worker, keep, &settlement).await {
         Ok(results) if results.is_empty() && !settlement.due.roots.is_empty() => return Ok(Settled::Lost),
         Ok(results) => return Ok(Settled::Done(results)),
         Err(error) if is_refused(&error) => error,
@@ -147,10 +153,10 @@ async fn settle(
         [] => return Err(error),
         [root] => {
             let text = telemetry::refusal(&error);
-            let topic = engine.store.put_off(root, &text, retry_after(engine)).await?;
+            let topic = engine.store.tables()?.put_off(root, &text, retry_after(engine)).await?;
             refused.add(root, Some(topic), text);
             settlement.due.roots.clear();
-            engine.store.settle_due(worker, keep, &settlement).await?;
+            engine.store.tables()?.settle_due(worker, keep, &settlement).await?;
         }
         _ => {}
     }
@@ -166,7 +172,7 @@ fn retry_after(engine: &Engine) -> Duration {
 async fn release(engine: &Engine) -> sqlx::Result<()> {
     let nothing = DueHierarchies { roots: vec![], rest: Rest::Nothing, behind: Duration::ZERO };
     let settlement = DueSettlement { due: nothing, archived: None, retry_after: Duration::ZERO };
-    engine.store.settle_due(engine.worker, engine.settings.keep, &settlement).await?;
+    engine.store.tables()?.settle_due(engine.worker, engine.settings.keep, &settlement).await?;
     Ok(())
 }
 
@@ -185,9 +191,9 @@ enum Archived {
 /// Archives those of these hierarchies that would be deleted. Each later change of one is younger than any time to keep.
 async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
     let Some(archive) = &engine.settings.archive else { return Ok(Archived::Needless) };
-    let due = engine.store.deletable(roots, PruneTimes::ByTopic(engine.settings.keep)).await?;
+    let due = engine.store.tables()?.deletable(roots, PruneTimes::ByTopic(engine.settings.keep)).await?;
     let Some(first) = due.first() else { return Ok(Archived::Done(due)) };
-    let archived = archive.take(&engine.store, engine.settings.patience, &due);
+    let archived = archive.take(engine.store.tables()?, engine.settings.patience, &due);
     match engine.stopping.run_until_cancelled(archived).await {
         None => Ok(Archived::Stopped),
         Some(Ok(())) => Ok(Archived::Done(due)),
@@ -206,7 +212,7 @@ async fn delete_rows(engine: &Engine, pruned: &mut Pruned) -> sqlx::Result<()> {
     for rows in signals.into_iter().chain([OldRows::UniqueKeys]) {
         loop {
             let begun = Instant::now();
-            let count = rows.prune(&engine.store, PruneMode::Delete).await?;
+            let count = rows.prune(engine.store.tables()?, PruneMode::Delete).await?;
             rows.count(pruned, count);
             if count < u64::from(ROWS_MAX) {
                 break;

@@ -107,7 +107,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
 
 /// Ends the pauses whose time is over.
 async fn end_pauses(engine: &Engine) -> sqlx::Result<()> {
-    for pause in engine.store.end_expired_pauses().await? {
+    for pause in engine.store.tables()?.end_expired_pauses().await? {
         telemetry::pause_ended(&pause, "its time is over");
     }
     Ok(())

@@ -1,4 +1,5 @@
 //! Plain values that several layers share.
 
-pub(crate) mod cursor;
+pub(crate) mod answers;
+pub(crate) mod retention;
 pub(crate) mod run;

@@ -132,15 +132,15 @@ named! {
         Cancel = "cancel",
         /// [`Scoop::rollback`](crate::Scoop::rollback).
         Rollback = "rollback",
-        /// [`Scoop::retry`](crate::Scoop::retry).
+        /// `operate().failures().retry`.
         Retry = "retry",
-        /// [`Scoop::skip`](crate::Scoop::skip).
+        /// `operate().failures().skip`.
         Skip = "skip",
-        /// [`Scoop::resolve`](crate::Scoop::resolve).
+        /// `operate().failures().resolve`.
         Resolve = "resolve",
-        /// [`Scoop::signal_run`](crate::Scoop::signal_run).
+        /// `operate().runs().signal_run`.
         Signal = "signal",
-        /// [`Scoop::relaunch`](crate::Scoop::relaunch), of its hierarchy.
+        /// `operate().runs().relaunch`, of its hierarchy.
         Relaunch = "relaunch",
     }
 }

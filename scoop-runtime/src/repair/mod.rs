@@ -11,11 +11,9 @@ mod decision;
 use std::fmt;
 use std::time::SystemTime;
 
-use scoop_core::{Escaped, Failure, Lineage};
-use uuid::Uuid;
+use scoop_core::Escaped;
 
-use crate::util::stored_time::StoredTime;
-use crate::{HierarchyId, ListCursor, RunId, RunPhase, RunRequest, RuntimeError};
+use crate::{RunId, RuntimeError};
 
 pub(crate) use self::decision::{ConcernedRun, Decision, FailedRun, Refusal, RepairAction};
 #[cfg(feature = "in-memory")]
@@ -38,7 +36,7 @@ pub enum RepairAnswer {
     /// The rollback of the run failed because of descendants. Repair those first; the run then continues
     /// automatically. Only a retry is refused so: the run can be skipped or resolved. Nothing happens.
     FailedBelow,
-    /// The run has not failed, but is [stuck](crate::Scoop::stuck_runs): it can only be retried. Nothing happens.
+    /// The run has not failed, but is stuck (`operate().failures().stuck`): it can only be retried. Nothing happens.
     ///
     /// If its code will never come back, cancel it, and start a program that has empty steps in place of those that its
     /// reason names: it rolls back then.
@@ -90,68 +88,6 @@ impl TryFrom<Refusal> for RepairAnswer {
     }
 }
 
-/// A run whose rollback failed. It rests until an operator decides about it, or about those of [`failed_below`](Self::failed_below).
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FailedCompensation {
-    /// Its lineage: the ids of its ancestors and its own id.
-    pub lineage: Lineage,
-    /// The saga.
-    pub handler: String,
-    /// The topic of the message.
-    pub topic: String,
-    /// The message.
-    pub message_id: Uuid,
-    /// The part of its rollback that failed.
-    pub step: String,
-    /// The failure. Earlier ones, before a repair, are among its events.
-    pub failure: Failure,
-    /// The time of the failure.
-    pub at: SystemTime,
-    /// The failed runs below it because of which it failed, and that an operator has to decide about first; ten at most. It continues
-    /// when those are settled. [`resolve`](crate::Scoop::resolve) also settles them; [`skip`](crate::Scoop::skip) leaves them
-    /// failed, and the run stops waiting.
-    pub failed_below: Vec<RunId>,
-    /// `at` as stored.
-    pub(crate) stored_at: StoredTime,
-}
-
-/// A run that does not continue by itself: no living program can continue it, or the results of too many attempts are
-/// unknown.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct StuckRun {
-    /// Its lineage: the ids of its ancestors and its own id.
-    pub lineage: Lineage,
-    /// Its state: [`RunPhase::Stuck`], or another one if no living worker has its saga. Then it is due, and
-    /// [`Scoop::retry`](crate::Scoop::retry) has no effect.
-    pub phase: RunPhase,
-    /// The saga.
-    pub handler: String,
-    /// The topic of the message.
-    pub topic: String,
-    /// The message.
-    pub message_id: Uuid,
-    /// The latest completed step, if there is one.
-    pub step: Option<String>,
-    /// Whether it is rolling back.
-    pub rolling_back: bool,
-    /// The reason for which it is stuck.
-    pub reason: String,
-    /// The time since which it is stuck.
-    pub since: SystemTime,
-    /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
-    /// wait.
-    pub giving_up: bool,
-    /// Whether a cancellation makes it give up: it is not part of a rollback, and does not give up already.
-    pub can_give_up: bool,
-    /// Whether only [`Scoop::retry`](crate::Scoop::retry) makes it continue: the results of several attempts in a row are
-    /// unknown. Any other stuck run continues when a program that can continue it starts, too.
-    pub needs_retry: bool,
-    /// `since` as stored.
-    pub(crate) stored_since: StoredTime,
-}
-
 /// An intervention of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -179,57 +115,10 @@ impl fmt::Display for Intervention {
     }
 }
 
-impl FailedCompensation {
-    /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry), [`Scoop::skip`](crate::Scoop::skip) and
-    /// [`Scoop::resolve`](crate::Scoop::resolve).
-    pub fn id(&self) -> RunId {
-        self.lineage.id().into()
-    }
-
-    /// The decisions to offer about it: all if it failed by itself, otherwise none. `skip` and `resolve` are also accepted about a
-    /// run above a failed one, which leaves that run failed or settles it with it.
-    pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
-        let failed_by_itself = self.failed_below.is_empty();
-        RunRequest::REPAIRS.into_iter().filter(move |_| failed_by_itself)
-    }
-
-    /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.
-    pub fn cursor(&self) -> ListCursor {
-        ListCursor((self.stored_at, self.lineage.id()))
-    }
-
-    /// The hierarchy that it belongs to.
-    pub fn hierarchy(&self) -> HierarchyId {
-        self.lineage.root_id().into()
-    }
-}
-
 /// The reason for which a run is stuck if no living program has its saga.
-pub(crate) fn no_program(saga: &str) -> String {
+pub fn no_program(saga: &str) -> String {
     format!(
         "no living program has saga `{saga}`; start one that has it, or if the saga was renamed, write \
          `#[saga(was = \"{saga}\")]`"
     )
-}
-
-impl StuckRun {
-    /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry).
-    pub fn id(&self) -> RunId {
-        self.lineage.id().into()
-    }
-
-    /// The requests of an operator that can have an effect on it.
-    pub fn requests(&self) -> impl Iterator<Item = RunRequest> {
-        self.phase.requests_if(self.can_give_up)
-    }
-
-    /// Its place in the list, from which [another page](crate::ListRequest::after_cursor) begins.
-    pub fn cursor(&self) -> ListCursor {
-        ListCursor((self.stored_since, self.lineage.id()))
-    }
-
-    /// The hierarchy that it belongs to.
-    pub fn hierarchy(&self) -> HierarchyId {
-        self.lineage.root_id().into()
-    }
 }

@@ -11,7 +11,7 @@ use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedul
 use uuid::Uuid;
 
 use super::launches::KnownLaunches;
-use crate::api::Keep;
+use crate::model::retention::Keep;
 use crate::saga::schedule::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};

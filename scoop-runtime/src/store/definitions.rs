@@ -140,17 +140,17 @@ pub(crate) struct PublishedStep {
 }
 
 /// What there is of the registration of a program.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProgramRegistration {
-    /// Whether its worker is registered.
-    pub(crate) has_worker: bool,
+    /// Whether its worker is not registered.
+    pub(crate) lacks_worker: bool,
     /// The positions of its subscriptions without any row, also of an ended subscription.
     pub(crate) missing: Vec<usize>,
 }
 
 impl ProgramRegistration {
     pub(crate) fn is_complete(&self) -> bool {
-        self.has_worker && self.missing.is_empty()
+        !self.lacks_worker && self.missing.is_empty()
     }
 }
 

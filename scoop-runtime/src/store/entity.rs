@@ -27,7 +27,7 @@ pub(crate) struct StoredEntity {
 
 /// What to do about an entity whose version is none that its events can lead to.
 pub(crate) const RENUMBER: &str = "set it in `scoop.entity` to the version of its last row in `scoop.entity_event`, or to 0 \
-    if it has none; then restore its state with `Scoop::rebuild_entities`, unless that is in a table of yours";
+    if it has none; then restore its state with `operate().entities().rebuild`, unless that is in a table of yours";
 
 /// An entity at the beginning of decisions about it.
 #[derive(Clone, Debug, PartialEq)]

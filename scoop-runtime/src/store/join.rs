@@ -3,7 +3,7 @@
 //! A set takes the oldest waiting message of each topic with the same key. So sets are not stored: a message waits until
 //! it has a set, and is a member of one at most.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use scoop_core::TraceContext;
 use serde_json::{Map, Value, json};
@@ -142,26 +142,6 @@ pub(crate) fn set_message(
         payload[TRACEPARENTS] = json!(traceparents);
     }
     Some(NewMessage::new(spec.topic, payload, 0))
-}
-
-/// A message that waits for the others of its set.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct WaitingMember {
-    /// The saga that joins it, by its first name.
-    pub saga: String,
-    /// The key that the messages of a set have in common.
-    pub key: String,
-    /// The topic of the message.
-    pub topic: String,
-    /// The id of the message.
-    pub message: Uuid,
-    /// The time since which it waits.
-    pub since: SystemTime,
-    /// The time at which it fails to be joined, if it has a limit.
-    pub until: Option<SystemTime>,
-    /// Why no set can hold the message, if it was set aside for that: it does not wait any more.
-    pub refused: Option<String>,
 }
 
 #[cfg(test)]

@@ -30,7 +30,6 @@ pub(crate) use definitions::{
     Refusing, Registered, SetAside, Topology,
 };
 pub(crate) use entity::EntityId;
-pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
 pub(crate) use limit::{
@@ -43,7 +42,7 @@ pub use memory::{FaultLink, RunOutcome};
 pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
 pub(crate) use memory::{MemorySession, MemoryStore};
-pub use pause::{EndedPause, IntoPauseTarget, Pause, PauseTarget};
+pub use pause::{IntoPauseTarget, Pause, PauseTarget};
 pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_RUNNING_MAX};
 #[cfg(test)]
 pub(crate) use postgres::tests;
@@ -60,9 +59,9 @@ pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::{QueueCursors, QueueLook, Snapshot};
 pub(crate) use requests::{
-    ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns,
-    Redelivery, Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester,
-    RetiredHandler, RollbackStart, Waited,
+    ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, PendingRuns, Redelivery,
+    Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler,
+    RollbackStart, Waited,
 };
 pub use requests::{HandlerList, RegisteredHandler};
 pub(crate) use retention::{
@@ -76,13 +75,13 @@ pub(crate) use signal::{
     SignalClaimer, SignalSent, SignalType, TransactionNumber, sender,
 };
 pub(crate) use sizes::StoreSizes;
-pub use types::RowState;
 pub(crate) use types::{
     BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FormerAttempts, Freed,
     GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, OverdueRun, ParentRef, Reaped,
     Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery,
-    WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, no_failure, readable, timestamps,
+    WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, readable, timestamps,
 };
+pub use types::{FIRST_MAX, RowState, UNKNOWN_MAX, no_failure};
 pub(crate) use unhandled::Unhandled;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,10 +95,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use self::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
-    StoredEntityEvent,
+    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
 };
-use crate::api::{Keep, Undeletable};
+use crate::model::retention::Keep;
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::launches::StepTopic;
@@ -108,7 +106,7 @@ use crate::settings::Backoff;
 use crate::tree::{Extent, TreeRows};
 use crate::util::read_turns::ReadTurns;
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StuckRun};
+use crate::{CancellationRequest, Child, Intervention, Named};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
@@ -183,6 +181,63 @@ macro_rules! storage {
     };
 }
 
+/// Declares operations of the database that mean nothing in memory: there they return the default value.
+macro_rules! of_the_database {
+    ($($(#[$doc:meta])* async fn $operation:ident(&self $(, $argument:ident: $type:ty)* $(,)?) -> $answer:ty;)*) => {
+        impl Store {
+            $(
+                $(#[$doc])*
+                pub(crate) async fn $operation(&self $(, $argument: $type)*) -> sqlx::Result<$answer> {
+                    match self {
+                        Self::Postgres(tables) => tables.$operation($($argument),*).await,
+                        #[cfg(feature = "in-memory")]
+                        Self::Memory(_) => Ok(Default::default()),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+of_the_database! {
+    /// Records that a worker has read this topology, and waits for claims of it under way.
+    async fn acknowledge(&self, worker: Uuid, topology: i64) -> ();
+
+    /// How far the newest events are ahead of that clock; zero if they are not.
+    async fn clock_lag(&self) -> Duration;
+
+    /// Deletes pending runs of handlers that were retired with their pending runs dropped, and returns the runs that
+    /// wait for them.
+    async fn delete_dropped(&self) -> Vec<ParentRef>;
+
+    /// The oldest transaction that may still commit a signal.
+    async fn signal_horizon(&self) -> TransactionNumber;
+
+    /// What there is of the registration of this worker and of the subscriptions of its program.
+    async fn registration(&self, worker: Uuid, subscriptions: &[SubscribedSaga]) -> ProgramRegistration;
+
+    /// Records on which topics steps have launched messages.
+    async fn record_launches(&self, seen: &[StepTopic]) -> ();
+
+    /// Records on which topics the steps of these sagas declare to launch messages, in place of former declarations.
+    async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> ();
+
+    /// The recorded launches of these sagas, without those that are only declared.
+    async fn launches(&self, of: &[String]) -> Vec<StepTopic>;
+
+    /// Sagas that have ready runs but no living worker, with their topics: those of the first queues, up to [`ABANDONED_MAX`].
+    async fn abandoned_sagas(&self) -> Vec<(String, String)>;
+
+    /// The topics on which launches need a place in the queue of a saga.
+    async fn limited_topics(&self) -> LimitedTopics;
+
+    /// The queues with a limit of these sagas, or of all, by the names of the sagas.
+    async fn queue_lengths(&self, of: Option<&[String]>) -> Vec<QueueLength>;
+
+    /// The hierarchies that this one was relaunched from and as.
+    async fn relaunches(&self, root: Uuid) -> Relaunches;
+}
+
 storage! {
     /// Claims of ready runs.
     trait ClaimStorage {
@@ -223,18 +278,8 @@ storage! {
         /// The state of an entity, if there is one.
         async fn entity(&self, entity: &EntityId) -> Option<StoredEntity>;
 
-        /// The keys of entities of this name that have events, after this one, in their order.
-        async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> Vec<String>;
-
         /// The events of an entity after this version, oldest first.
         async fn entity_events(&self, entity: &EntityId, after: i64, limit: u32) -> Vec<StoredEntityEvent>;
-
-        /// Locks an entity with at most so many events after this version, hands these to `fold`, and writes the state
-        /// that it returns.
-        async fn refold_entity(
-            &self, entity: &EntityId, after: i64, limit: u32,
-            fold: impl FnOnce(Vec<StoredEntityEvent>) -> FoldedState,
-        ) -> Refolded;
 
         /// The decision that a handler of this message has recorded under this name, if it has: that of this run, if one
         /// is given.
@@ -289,9 +334,6 @@ storage! {
         /// Has a run under its claim wait again for the signal that its step cannot read, for this reason. Returns the signal
         /// and its key; `None` if the run was not held under the key any more.
         async fn refuse_signal(&self, key: ClaimKey, why: &str) -> Option<SignalKey>;
-
-        /// The oldest transaction that may still commit a signal.
-        async fn signal_horizon(&self) -> TransactionNumber;
     }
 
     /// The messages that sagas join.
@@ -307,9 +349,6 @@ storage! {
 
         /// The hierarchies that join this message.
         async fn joined(&self, message: Uuid) -> Vec<Uuid>;
-
-        /// The messages that wait, longest first.
-        async fn waiting_members(&self, limit: i64) -> Vec<WaitingMember>;
     }
 
     /// Release of runs that their owner does not execute.
@@ -344,10 +383,6 @@ storage! {
         /// Makes waiting runs give up that have missed a deadline, and returns them.
         async fn expire_waiting(&self, limit: i64) -> Vec<ParentRef>;
 
-        /// Deletes pending runs of handlers that were retired with their pending runs dropped, and returns the runs that
-        /// wait for them.
-        async fn delete_dropped(&self) -> Vec<ParentRef>;
-
         /// Pending runs that have to give up, and whose saga no living worker has: so many of each kind.
         async fn overdue_runs(&self, limit: i64) -> Vec<OverdueRun>;
 
@@ -362,9 +397,6 @@ storage! {
 
         /// The time by the clock of the server.
         async fn now(&self) -> Now;
-
-        /// How far the newest events are ahead of that clock; zero if they are not.
-        async fn clock_lag(&self) -> Duration;
     }
 
     /// Definitions of sagas, and the workers that have them.
@@ -462,13 +494,6 @@ storage! {
 
         /// Makes all handlers of the target's message roll back, if all of it is finished.
         async fn request_rollback(&self, target: &RequestTarget, request: &Failure, asked: RequestKey) -> RollbackStart;
-
-        /// Launches the first message of a finished hierarchy again. Returns the answer, and the handlers with a new run; `None`
-        /// if there is no such hierarchy.
-        async fn relaunch(&self, root: Uuid, relaunch: &Relaunch<'_>) -> Option<(RelaunchAnswer, Vec<String>)>;
-
-        /// The hierarchies that this one was relaunched from and as.
-        async fn relaunches(&self, root: Uuid) -> Relaunches;
     }
 
     /// Failed rollbacks and stuck runs, and their repair by operators.
@@ -476,76 +501,12 @@ storage! {
         /// Carries out an intervention on a run, if that is possible.
         async fn repair(&self, target: &RequestTarget, asked: &RepairRequest<'_>) -> Result<RepairResult, Refusal>;
 
-        /// Records that an operator sends a run the signal that it awaits, and returns the name and key of that signal;
-        /// `None` if the run awaits none.
-        async fn record_signal(&self, target: &RequestTarget, requester: Requester<'_>) -> Option<SignalKey>;
-
-        /// A page of failed compensations, newest first.
-        async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
-
-        /// A page of stuck runs, longest first.
-        async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
-
-        /// The interventions in a hierarchy, oldest first.
-        async fn interventions(&self, root: Uuid) -> Vec<Intervention>;
-
         /// The interventions in these runs of a hierarchy, oldest first; `None` stands for all its runs. At each end of those of
         /// a run there are as many as the extent has of its events. Each has the number of the others of its run, up to
         /// [`RunInfo::LEFT_OUT_MAX`](crate::RunInfo::LEFT_OUT_MAX).
         async fn interventions_of(
             &self, root: Uuid, runs: Option<&[Uuid]>, extent: Extent,
         ) -> Vec<(Intervention, usize)>;
-    }
-
-    /// Redelivery of unhandled messages.
-    trait RedeliveryStorage {
-        /// Delivers up to `limit` messages of a topic that were launched without a handler to the handlers registered
-        /// now. Begins after the event `after`, or with the events of the time `since`.
-        async fn redeliver(
-            &self, topic: &str, since: OffsetDateTime, after: Option<Uuid>, limit: usize,
-        ) -> Redelivery;
-    }
-
-    /// Deletion of finished hierarchies, and of signals that reach no run any more.
-    trait RetentionStorage {
-        /// A page of the hierarchies with a run whose last event is older than this age, without a look at the others.
-        async fn prune_page(&self, after: Uuid, age: Duration) -> PrunePage;
-
-        /// Deletes those of these hierarchies that have ended before this age. One transaction.
-        async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> Vec<PruneResult>;
-
-        /// Those of these hierarchies that would be deleted.
-        async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> Vec<Uuid>;
-
-        /// The parts of a hierarchy: itself and its runs.
-        async fn archive_parts(&self, root: Uuid) -> Vec<Uuid>;
-
-        /// The rows of these parts of a hierarchy, each as a JSON object.
-        async fn archive_rows(&self, root: Uuid, parts: &[Uuid]) -> Vec<String>;
-
-        /// Takes up to `limit` hierarchies that may be due, for this worker. `keep` is for topics of which no handler says
-        /// another time. `None` if another worker deletes.
-        async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies>;
-
-        /// Deletes those of these hierarchies that are due and archived, and puts the others off. One transaction. Does nothing,
-        /// and returns no result, if another worker has taken the turn meanwhile; none takes it before the commit.
-        async fn settle_due(&self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult>;
-
-        /// Puts off a hierarchy whose deletion or archive failed: after a further failure by twice the time, up
-        /// to 32 times. Returns its topic.
-        async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> String;
-
-        /// The hierarchies that could not be deleted, the one that is tried again first at the beginning.
-        async fn undeletable(&self, limit: u32) -> Vec<Undeletable>;
-
-        /// Deletes signals that have reached no run since this age.
-        async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> u64;
-
-        /// Deletes unique keys of deleted hierarchies whose time is over.
-        async fn prune_keys(&self, limit: u32, mode: PruneMode) -> u64;
-
-        /// The time until which the unique key of this message is kept; `None` if it is not.
-        async fn key_kept_until(&self, message: Uuid) -> Option<OffsetDateTime>;
     }
 
     /// Sizes, for metrics.
@@ -559,57 +520,11 @@ storage! {
         /// Registers the sagas that messages are delivered to, in place of their former names.
         async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> ();
 
-        /// What there is of the registration of this worker and of the subscriptions of its program.
-        async fn registration(&self, worker: Uuid, subscriptions: &[SubscribedSaga]) -> ProgramRegistration;
-
         /// The names that newer programs have given these sagas, and that this program does not have.
         async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> Vec<Renamed>;
 
-        /// Sagas that have ready runs but no living worker, with their topics: those of the first queues, up to [`ABANDONED_MAX`].
-        async fn abandoned_sagas(&self) -> Vec<(String, String)>;
-
         /// The registered handlers in this part of the list, by topic and saga.
         async fn listed_handlers(&self, part: &HandlerList) -> Vec<RegisteredHandler>;
-
-        /// Records on which topics steps have launched messages.
-        async fn record_launches(&self, seen: &[StepTopic]) -> ();
-
-        /// Records on which topics the steps of these sagas declare to launch messages, in place of former declarations.
-        async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> ();
-
-        /// The recorded launches of these sagas, without those that are only declared.
-        async fn launches(&self, of: &[String]) -> Vec<StepTopic>;
-
-        /// Retires a handler.
-        async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> RetiredHandler;
-    }
-
-    /// Pauses.
-    trait PauseStorage {
-        /// Pauses this, or replaces all but the beginning of its pause. Notifies all processes.
-        async fn pause(&self, asked: &NewPause) -> Pause;
-
-        /// Ends the pause of this, records the requester and the reason, and returns the pause. Notifies all processes.
-        async fn resume(&self, target: &PauseTarget, source: &str, reason: Option<&str>) -> Option<Pause>;
-
-        /// Ends the pauses whose time is over, and returns them: each is returned once. Notifies all processes.
-        async fn end_expired_pauses(&self) -> Vec<Pause>;
-
-        /// The pauses, longest first.
-        async fn pauses(&self) -> Vec<Pause>;
-
-        /// The pauses that ended last, the latest end first.
-        async fn ended_pauses(&self, limit: u32) -> Vec<EndedPause>;
-
-        /// How far the pause of this has taken effect.
-        async fn pause_progress(&self, target: &PauseTarget) -> PauseProgress;
-
-        /// How many runs of this have to finish before its drain is over: those that have begun, and those that a pause for new
-        /// runs only would let pass.
-        async fn runs_left(&self, target: &PauseTarget) -> usize;
-
-        /// Records that this worker follows this topology, with its pauses. Waits for its claims under way.
-        async fn acknowledge(&self, worker: Uuid, topology: i64) -> ();
     }
 
     /// Sagas with limits.
@@ -624,18 +539,6 @@ storage! {
 
         /// Returns parked runs to their queues whose saga has no limit by key any more, a part of them. Returns their handlers.
         async fn unpark_orphaned(&self) -> Vec<String>;
-    }
-
-    /// Queues with a limit.
-    trait QueueStorage {
-        /// The topics on which launches need a place in the queue of a saga.
-        async fn limited_topics(&self) -> LimitedTopics;
-
-        /// Leases places in the queue of a saga to a program that launches messages. `None` if the queue has no limit.
-        async fn lease_places(&self, asked: &LeaseRequest) -> Option<Lease>;
-
-        /// The queues with a limit of these sagas, or of all, by the names of the sagas.
-        async fn queue_lengths(&self, of: Option<&[String]>) -> Vec<QueueLength>;
     }
 
     /// Schedules, and their due ticks.
@@ -705,12 +608,21 @@ impl Store {
         self.tables()?.write_entity(connection, entity, version, events).await
     }
 
-    /// The database: only it has transactions in which user code can write, too.
-    fn tables(&self) -> sqlx::Result<&PostgresStore> {
+    /// The database: only it has transactions in which user code can write, pauses and retention.
+    pub(crate) fn tables(&self) -> sqlx::Result<&Arc<PostgresStore>> {
         match self {
             Self::Postgres(tables) => Ok(tables),
             #[cfg(feature = "in-memory")]
             Self::Memory(_) => Err(sqlx::Error::Configuration(IN_MEMORY.into())),
+        }
+    }
+
+    /// The time until which the unique key of this message is kept; `None` if it is not.
+    pub(crate) async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
+        match self {
+            Self::Postgres(tables) => tables.key_kept_until(message).await,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => Ok(None),
         }
     }
 
@@ -744,4 +656,4 @@ impl Store {
 
 /// The error of operations that need a transaction of a database.
 #[cfg(feature = "in-memory")]
-const IN_MEMORY: &str = "scoop runs in memory here, where no transaction of a database can be taken part in";
+const IN_MEMORY: &str = "this program runs in memory; only on PostgreSQL there are transactions to take part in, pauses, retention and lists for operators";

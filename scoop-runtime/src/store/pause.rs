@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::Saga;
 use crate::util::format::{ahead, utc};
 
-/// What a [pause](crate::Scoop::pause) is about.
+/// What a pause (`operate().pauses().pause`) is about.
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;
@@ -42,7 +42,7 @@ pub enum PauseTarget {
     Handler(String),
 }
 
-/// What [`Scoop::pause`](crate::Scoop::pause) and [`Scoop::resume`](crate::Scoop::resume) take: a [`PauseTarget`], or a
+/// What `operate().pauses().pause` and `operate().pauses().resume` take: a [`PauseTarget`], or a
 /// reference to one. It is implemented for these two.
 ///
 /// ```
@@ -186,32 +186,6 @@ impl Pause {
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.in_words(None))
-    }
-}
-
-/// A pause that has ended. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EndedPause {
-    /// The pause.
-    pub pause: Pause,
-    /// The time of its end.
-    pub ended_at: SystemTime,
-    /// The requester of its end; `None` if its time was over.
-    pub ended_by: Option<String>,
-    /// The reason of its end, if one was given.
-    pub end_reason: Option<String>,
-}
-
-impl fmt::Display for EndedPause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pause, ended_at, ended_by, end_reason } = self;
-        write!(f, "{pause}; ended {}", utc(*ended_at))?;
-        match ended_by {
-            Some(source) => write!(f, " by {}", Escaped(source))?,
-            None => f.write_str(", since its time was over")?,
-        }
-        end_reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {}", Escaped(reason)))
     }
 }
 

@@ -17,10 +17,6 @@ pub(crate) const QUEUE_MAX: u32 = 100_000;
 /// For how long a lease counts, by the clock of the database.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
 
-/// A lease that counts for longer is not one of a program, or the clock was set back.
-#[cfg(feature = "in-memory")]
-pub(crate) const LEASE_MAX: Duration = Duration::from_secs(60);
-
 /// The topics on which launches need a place in the queue of a saga, with these sagas.
 pub(crate) type LimitedTopics = BTreeMap<String, Vec<String>>;
 

@@ -14,7 +14,6 @@ use crate::HierarchyId;
 use crate::repair::{Decision, RepairAction};
 use crate::util::ids;
 use crate::util::patience::Attempt;
-use crate::util::stored_time::StoredTime;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
@@ -139,13 +138,6 @@ pub(crate) struct Requester<'a> {
 pub(crate) struct RepairRequest<'a> {
     pub(crate) action: RepairAction,
     pub(crate) requester: Requester<'a>,
-}
-
-/// The start of a page of a list, and its size.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Page {
-    pub(crate) after: Option<(StoredTime, Uuid)>,
-    pub(crate) limit: u32,
 }
 
 /// The number of queues without a living worker that a starting program lists.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::api::Keep;
+use crate::model::retention::Keep;
 
 /// The number of hierarchies that the first transaction deletes, and the most that any does.
 const BATCH_FIRST: usize = 16;

@@ -220,7 +220,7 @@ pub(crate) fn timestamps<S: serde::Serializer>(
 }
 
 /// The failure of an end that has none recorded, although it has to.
-pub(crate) fn no_failure() -> Failure {
+pub fn no_failure() -> Failure {
     Failure::new("Unknown", "no failure is recorded", "scoop")
 }
 
@@ -339,11 +339,11 @@ pub(crate) struct Reconciled {
 }
 
 /// How many of the failed runs that come before a failed one are named.
-pub(crate) const FIRST_MAX: u8 = 10;
+pub const FIRST_MAX: u8 = 10;
 
 /// How many attempts of a run may have an unknown result before its next event; with the last one the run is stuck.
 /// With the pauses of the engine that takes about a minute or more.
-pub(crate) const UNKNOWN_MAX: i32 = 12;
+pub const UNKNOWN_MAX: i32 = 12;
 
 /// The reason of a run whose last attempt ended with its worker.
 pub(crate) const WORKER_GONE: &str = "the worker that executed it ended";
@@ -353,7 +353,7 @@ pub(crate) const ANSWER_LOST: &str = "the result of the last attempt is unknown"
 
 /// The reason of a run that is stuck because of them.
 pub(crate) const UNKNOWN_TOO_OFTEN: &str = "the results of 12 of its attempts are unknown: each time the worker ended or \
-    panicked, or the answer of the database was lost; see the logs. `Scoop::retry` makes it run again";
+    panicked, or the answer of the database was lost; see the logs. `operate().failures().retry` makes it run again";
 
 /// The newest part of a history, or a window of it.
 #[derive(Default)]

@@ -233,7 +233,10 @@ impl Lock {
                 let write = format!("write `#[saga(was = \"{name}\")]` there");
                 found(NeedsWas, format!("saga `{name}` is gone, and `{same}` has its steps; {write}"));
             } else {
-                found(BreaksRuns, format!("saga `{name}` is gone: {WAITS}; see `Scoop::retire_handler`"));
+                found(
+                    BreaksRuns,
+                    format!("saga `{name}` is gone: {WAITS}; see `operate().handlers().retire`"),
+                );
             }
         }
         new.into_iter().for_each(|name| found(Safe, format!("saga `{name}` is new")));

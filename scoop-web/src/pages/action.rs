@@ -340,13 +340,19 @@ async fn request(
     let answer = match action {
         Action::Cancel => scoop.cancel(id, reason).source(name).without_place().await?.name(),
         Action::Rollback => scoop.rollback(id, reason).source(name).without_place().await?.name(),
-        Action::Retry => scoop.retry(id).source(name).await?.name(),
-        Action::Skip => scoop.skip(id, reason).source(name).await?.name(),
-        Action::Resolve => scoop.resolve(id, reason).source(name).await?.name(),
-        Action::Relaunch => scoop.relaunch(id, reason).source(name).without_place().await?.name(),
-        Action::Signal => {
-            scoop.signal_run(id, payload.unwrap_or_default(), reason).source(name).await?.name()
+        Action::Retry => scoop.operate().failures().retry(id).source(name).await?.name(),
+        Action::Skip => scoop.operate().failures().skip(id, reason).source(name).await?.name(),
+        Action::Resolve => scoop.operate().failures().resolve(id, reason).source(name).await?.name(),
+        Action::Relaunch => {
+            scoop.operate().runs().relaunch(id, reason).source(name).without_place().await?.name()
         }
+        Action::Signal => scoop
+            .operate()
+            .runs()
+            .signal_run(id, payload.unwrap_or_default(), reason)
+            .source(name)
+            .await?
+            .name(),
     };
     Ok((answer, is_run))
 }

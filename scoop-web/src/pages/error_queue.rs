@@ -7,9 +7,10 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_core::{Failure, Message as _};
+use scoop_operate::RunCursor;
 use scoop_operate::{Content, RunSummary};
 use scoop_operate::{OperateExt as _, RegisteredHandler};
-use scoop_runtime::{Failed, RunCursor};
+use scoop_runtime::Failed;
 
 use super::{Base, Fields, Frame, page_of, query_of};
 use crate::fault::Fault;

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::RunCursor;
 use scoop_operate::{FindRuns, OperateExt as _, RunSummary};
-use scoop_runtime::RunCursor;
 
 use super::overview::FAILED;
 use super::{Base, Fields, Frame, page_of, query_of};

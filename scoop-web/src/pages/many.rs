@@ -4,6 +4,7 @@ use askama::Template;
 use axum::extract::{Form, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::{RelaunchAnswer, RepairAnswer, RuntimeError};
 use uuid::Uuid;
 
@@ -125,7 +126,7 @@ async fn ask(
     let mut checked = vec![];
     for run in runs {
         let answer = match action {
-            Action::Relaunch => Some(match web.scoop.relaunch(run, "").dry_run().await {
+            Action::Relaunch => Some(match web.scoop.operate().runs().relaunch(run, "").dry_run().await {
                 Ok(answer) => answer.name().to_owned(),
                 Err(error) => block(&Fault::Runtime(error).text()),
             }),
@@ -181,11 +182,12 @@ async fn request(
 ) -> Result<(String, bool), RuntimeError> {
     Ok(match action {
         Action::Relaunch => {
-            let answer = web.scoop.relaunch(run, &**reason).source(&**name).without_place().await?;
+            let answer =
+                web.scoop.operate().runs().relaunch(run, &**reason).source(&**name).without_place().await?;
             (answer.to_string(), matches!(answer, RelaunchAnswer::Accepted(_)))
         }
         _ => {
-            let answer = web.scoop.retry(run).source(&**name).await?;
+            let answer = web.scoop.operate().failures().retry(run).source(&**name).await?;
             (answer.to_string(), answer == RepairAnswer::Accepted)
         }
     })

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::RunCursor;
 use scoop_operate::{Activity, ActivitySpan, FindRuns, OperateExt as _, RunCounts, RunDurations, RunSummary};
 use scoop_runtime::shown::humane;
-use scoop_runtime::{RunCursor, RunPhase, RuntimeError, Scoop};
+use scoop_runtime::{RunPhase, RuntimeError, Scoop};
 
 use super::count::Count;
 use super::spark::Spark;
@@ -129,7 +130,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, F
         read_failed(scoop),
         scoop.operate().handlers().workers(),
         scoop.operate().runs().activity(),
-        scoop.pauses()
+        scoop.operate().pauses().list()
     );
     let (counts, (failed, before), mut workers, activity, pauses) =
         (counts?, failed?, workers?, activity?, pauses?);

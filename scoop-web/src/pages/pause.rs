@@ -8,6 +8,7 @@ use axum::extract::{Form, FromRequestParts, RawQuery, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use scoop_operate::OperateExt as _;
 use scoop_runtime::PauseTarget;
 
 use super::requester::{Entered, Mistake, Name, Signed};
@@ -159,7 +160,8 @@ async fn carried_out(
     }
     match change {
         Change::Pause => {
-            let pause = web.scoop.pause(target).reason(&*entered.reason).source(&*entered.name);
+            let pause =
+                web.scoop.operate().pauses().pause(target).reason(&*entered.reason).source(&*entered.name);
             let new_runs_only = form.last("new_runs_only").is_some();
             let pause = if new_runs_only { pause.new_runs_only() } else { pause };
             match form.last("limit") {
@@ -173,7 +175,13 @@ async fn carried_out(
             };
         }
         Change::Resume => {
-            web.scoop.resume(target).source(&*entered.name).reason(&*entered.reason).await?;
+            web.scoop
+                .operate()
+                .pauses()
+                .resume(target)
+                .source(&*entered.name)
+                .reason(&*entered.reason)
+                .await?;
         }
     }
     Ok(Ok(entered))

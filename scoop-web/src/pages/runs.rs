@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::RunCursor;
 use scoop_operate::{FindRuns, OperateExt as _, RunSummary, WaitKind};
-use scoop_runtime::{RunCursor, RunPhase, RunRequest};
+use scoop_runtime::{RunPhase, RunRequest};
 use uuid::Uuid;
 
 use super::{Base, Fields, Frame, RunRow, page_of};

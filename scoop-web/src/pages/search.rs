@@ -24,7 +24,7 @@ pub(crate) async fn find(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 async fn found(web: &Web, fields: &Fields) -> Result<String, Fault> {
     match (fields.last("topic"), fields.exact("key")) {
         (Some(topic), Some(key)) => {
-            let found = web.scoop.find_topic_by_key(topic, key).await?;
+            let found = web.scoop.operate().runs().find_by_key(topic, key).await?;
             return Ok(format!("/hierarchies/{}", found.id()));
         }
         (None, None) => {}

@@ -8,11 +8,12 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
+use scoop_operate::EndedPause;
 use scoop_operate::{
     FormerHandler, QueueLength, RegisteredHandler, Topology, TopologyBuild, TopologyService,
 };
 use scoop_operate::{OperateExt as _, RunCounts};
-use scoop_runtime::{EndedPause, Pause, PauseTarget};
+use scoop_runtime::{Pause, PauseTarget};
 
 use super::count::Count;
 use super::graph::{Drawing, Graph, Mark, NODES_MAX, Node};
@@ -129,8 +130,9 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
         None => page,
     };
     let former = scoop.operate().handlers().former().limit(HANDLERS_SHOWN + 1).into_future();
-    let ended = scoop.ended_pauses().limit(ENDED_SHOWN).into_future();
-    let (handlers, former, pauses, ended) = tokio::join!(page.into_future(), former, scoop.pauses(), ended);
+    let ended = scoop.operate().pauses().ended().limit(ENDED_SHOWN).into_future();
+    let (handlers, former, pauses, ended) =
+        tokio::join!(page.into_future(), former, scoop.operate().pauses().list(), ended);
     let (mut handlers, mut former, pauses, ended) = (handlers?, former?, pauses?, ended?);
     let is_more = handlers.len() > HANDLERS_SHOWN as usize;
     handlers.truncate(HANDLERS_SHOWN as usize);

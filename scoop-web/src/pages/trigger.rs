@@ -11,6 +11,7 @@ use crate::access::redirect;
 use crate::fault::Fault;
 use crate::shown::{line, query};
 use crate::{SharedWeb, Web};
+use scoop_operate::OperateExt as _;
 
 #[derive(Template)]
 #[template(path = "trigger.html")]
@@ -98,7 +99,7 @@ async fn carried_out(
         return Ok(response);
     }
     let Scheduled { saga } = scheduled;
-    let hierarchy = web.scoop.trigger_named(saga).await?.id();
+    let hierarchy = web.scoop.operate().schedules().trigger(saga).await?.id();
     // A launch has no requester in the tables.
     let (requester, reason) = (line(&entered.name), line(&entered.reason));
     tracing::info!(saga = line(saga), %hierarchy, requester, reason, "schedule run by hand");

@@ -3,6 +3,7 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
+use scoop_operate::OperateExt as _;
 use scoop_web::Options;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -193,7 +194,7 @@ async fn read_only_page_has_no_signals_schedules_and_selections() {
         let fields = [("run", &*failed), ("name", "Ada"), ("reason", "why"), ("payload", "{}")];
         assert_eq!(reader.post(&path, &fields).await.status, StatusCode::FORBIDDEN, "{path}");
     }
-    assert!(reader.scoop.interventions(order.id()).await.unwrap().is_empty());
+    assert!(reader.scoop.operate().failures().interventions(order.id()).await.unwrap().is_empty());
 }
 
 fn read_only(shop: &Shop) -> Router {

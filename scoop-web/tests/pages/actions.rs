@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use scoop::Outcome;
 use scoop::tree::RunState;
+use scoop_operate::OperateExt as _;
 use scoop_test_support::Ends as _;
 use scoop_web::Options;
 
@@ -71,7 +72,7 @@ async fn failed_compensation_is_retried_skipped_or_resolved() {
             let undone = |tree: &scoop::tree::Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_));
             order.comes_to(undone).await.unwrap();
         }
-        let done = shop.scoop.interventions(order.id()).await.unwrap();
+        let done = shop.scoop.operate().failures().interventions(order.id()).await.unwrap();
         assert_eq!(done[0].source, "Ada Lovelace");
         assert_eq!(done[0].note.as_deref(), ends.then_some("a test"));
     }

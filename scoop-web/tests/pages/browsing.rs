@@ -81,9 +81,22 @@ impl Site {
         })
         .await;
         for target in [PauseTarget::topic("shop.mails"), PauseTarget::handler("parcels")] {
-            scoop.pause(&target).reason("the scales are broken").source("Ada").await.unwrap();
+            scoop
+                .operate()
+                .pauses()
+                .pause(&target)
+                .reason("the scales are broken")
+                .source("Ada")
+                .await
+                .unwrap();
         }
-        scoop.resume(PauseTarget::topic("shop.mails")).reason("they are mended").await.unwrap();
+        scoop
+            .operate()
+            .pauses()
+            .resume(PauseTarget::topic("shop.mails"))
+            .reason("they are mended")
+            .await
+            .unwrap();
         let (run, retried, stuck) =
             (first_run(&failed).await, first_run(&retried).await, first_run(&stuck).await);
         let parcel = waiting.tree().await.unwrap().roots()[0].children[0].id();
@@ -371,14 +384,14 @@ async fn saga_is_paused_and_resumed_by_clicks() {
     site.sign("the scales are broken").await;
     browser.shows("td", "the scales are broken").await;
     browser.shows("svg.graph a[aria-label='saga parcels, paused'] text.idle", "paused").await;
-    let pauses = shop.scoop.pauses().await.unwrap();
+    let pauses = shop.scoop.operate().pauses().list().await.unwrap();
     assert_eq!((pauses.len(), &*pauses[0].source), (1, "Ada Lovelace"));
     assert!(pauses[0].until.is_some());
     browser.click("a[aria-label^='Resume ']").await;
     browser.shows("h1", "Resume?").await;
     site.sign("they are mended").await;
     browser.shows(".empty", "Nothing is paused.").await;
-    assert!(shop.scoop.pauses().await.unwrap().is_empty());
+    assert!(shop.scoop.operate().pauses().list().await.unwrap().is_empty());
     site.close().await;
 }
 
@@ -397,14 +410,14 @@ async fn topic_and_everything_are_paused_and_resumed_by_clicks() {
         site.sign(reason).await;
         browser.shows("td[data-label=Reason]", reason).await;
         browser.shows("svg.graph a[aria-label='saga parcels, paused'] text.idle", "paused").await;
-        let pauses = shop.scoop.pauses().await.unwrap();
+        let pauses = shop.scoop.operate().pauses().list().await.unwrap();
         let [pause] = &pauses[..] else { panic!("{pauses:?}") };
         assert_eq!((&pause.target, &*pause.source, pause.until.is_some()), (&target, "Ada Lovelace", true));
         browser.click("a[aria-label^='Resume ']").await;
         browser.shows("h1", "Resume?").await;
         site.sign("it is mended").await;
         browser.shows(".empty", "Nothing is paused.").await;
-        assert!(shop.scoop.pauses().await.unwrap().is_empty());
+        assert!(shop.scoop.operate().pauses().list().await.unwrap().is_empty());
     }
     let order = shop.order(Plan::Commit).await;
     assert!(order.tree().await.unwrap().roots()[0].has_ended());

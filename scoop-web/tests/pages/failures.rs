@@ -19,14 +19,14 @@ async fn failures_are_grouped_by_code() {
     let order = shop.order(Plan::FailToUndo).await;
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
     let run = order.tree().await.unwrap().roots()[0].id();
-    shop.scoop.retry(run).await.unwrap();
+    shop.scoop.operate().failures().retry(run).await.unwrap();
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await.unwrap();
     let failed = shop.scoop.operate().runs().list().state(RunPhase::RollbackFailed).await.unwrap().runs;
     let code = &failed[0].failure.as_ref().unwrap().code;
     shop.get("/failures").await.has(&format!("/runs?code={code}")).has("3 runs that failed");
     shop.get(&format!("/runs/{run}")).await.has("Failure of the rollback");
     shop.get("/").await.has(&format!("/hierarchies/{}", order.id()));
-    shop.scoop.skip(run, "it has expired").await.unwrap();
+    shop.scoop.operate().failures().skip(run, "it has expired").await.unwrap();
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
     shop.get(&format!("/runs/{run}")).await.has("not undone, skipped");
 }

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use scoop::pauses::PauseTarget;
 use scoop::tree::RunState;
+use scoop_operate::OperateExt as _;
 use scoop_test_support::{Ends as _, eventually};
 
 use crate::shop::{Plan, Shop};
@@ -35,7 +36,7 @@ async fn hostile_failures_keys_and_reasons_are_harmless() {
     })
     .await;
     shows_a_hostile_text(&shop, "/error-queue").await;
-    scoop.skip(run, HOSTILE).source(HOSTILE).await.unwrap();
+    scoop.operate().failures().skip(run, HOSTILE).source(HOSTILE).await.unwrap();
     failed.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
     shop.get(&format!("/runs/{run}")).await.has("skip").has("alert(1)");
     shows_a_hostile_text(&shop, &format!("/runs/{run}")).await;
@@ -44,9 +45,23 @@ async fn hostile_failures_keys_and_reasons_are_harmless() {
     scoop.cancel(cancelled.id(), HOSTILE).source(HOSTILE).await.unwrap();
     shows_a_hostile_text(&shop, &format!("/hierarchies/{}", cancelled.id())).await;
 
-    scoop.pause(PauseTarget::handler("parcels")).reason(HOSTILE).source(HOSTILE).await.unwrap();
+    scoop
+        .operate()
+        .pauses()
+        .pause(PauseTarget::handler("parcels"))
+        .reason(HOSTILE)
+        .source(HOSTILE)
+        .await
+        .unwrap();
     shows_a_hostile_text(&shop, "/topology").await;
-    scoop.resume(PauseTarget::handler("parcels")).reason(HOSTILE).source(HOSTILE).await.unwrap();
+    scoop
+        .operate()
+        .pauses()
+        .resume(PauseTarget::handler("parcels"))
+        .reason(HOSTILE)
+        .source(HOSTILE)
+        .await
+        .unwrap();
     shows_a_hostile_text(&shop, "/topology").await;
 
     // Names and texts of rows that another program has written.

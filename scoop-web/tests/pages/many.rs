@@ -37,7 +37,7 @@ async fn three_of_four_are_selected_and_retried_at_once() {
     browser.click("#retry-failed").await;
     browser.shows("h1", "Retry 3 runs?").await;
     // One of them is settled before the confirmation.
-    shop.scoop.resolve(runs[0].parse::<uuid::Uuid>().unwrap(), "by hand").await.unwrap();
+    shop.scoop.operate().failures().resolve(runs[0].parse::<uuid::Uuid>().unwrap(), "by hand").await.unwrap();
     browser.enter("#name", "Ada Lovelace").await;
     browser.click("form.card button.primary").await;
     browser.shows("p[role=status]", "2 of 3 runs go on.").await;
@@ -50,11 +50,11 @@ async fn three_of_four_are_selected_and_retried_at_once() {
     for (run, asked) in runs.iter().zip([0, 1, 1, 0]) {
         let hierarchy =
             shop.scoop.operate().runs().explain(run.parse::<uuid::Uuid>().unwrap()).await.unwrap().hierarchy;
-        let mut done = shop.scoop.interventions(hierarchy).await.unwrap();
+        let mut done = shop.scoop.operate().failures().interventions(hierarchy).await.unwrap();
         done.retain(|done| done.kind == "retry" && done.source == "Ada Lovelace");
         assert_eq!(done.len(), asked, "{run}");
     }
-    assert!(shop.scoop.interventions(other.id()).await.unwrap().is_empty());
+    assert!(shop.scoop.operate().failures().interventions(other.id()).await.unwrap().is_empty());
     site.close().await;
 }
 
@@ -66,7 +66,7 @@ async fn run_whose_saga_no_program_has_is_listed_without_a_retry() {
         "UPDATE scoop.run SET handler = 'gone', ready_at = clock_timestamp() WHERE handler = 'parcels'";
     shop.db.execute(left).await;
     let tree = order.tree().await.unwrap();
-    let stuck = shop.scoop.stuck_runs().await.unwrap();
+    let stuck = shop.scoop.operate().failures().stuck().await.unwrap();
     let [stuck] = &stuck[..] else { panic!("{stuck:?} in {tree}") };
     let inbox = shop.get("/inbox").await;
     inbox.has("no living program has saga `gone`").has(&format!("/actions/cancel/{}", stuck.id()));
@@ -117,7 +117,7 @@ async fn hierarchies_of_a_filtered_list_are_launched_again_at_once() {
     for _ in 0..3 {
         orders.push(shop.order(Plan::Fail("none left".into())).await);
     }
-    shop.scoop.relaunch(orders[0].id(), "before").await.unwrap();
+    shop.scoop.operate().runs().relaunch(orders[0].id(), "before").await.unwrap();
     site.goto("runs?state=committed").await;
     browser.shows("h1", "Runs").await;
     shop.get("/runs?state=committed").await.lacks("/relaunch");

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use scoop::tree::RunState;
+use scoop_operate::OperateExt as _;
 use scoop_test_support::Ends as _;
 use scoop_web::Options;
 
@@ -19,7 +20,7 @@ async fn overview_counts_runs_and_lists_failures_and_workers() {
         .lacks("in force")
         .has("sold-out: none left")
         .has("<span class=\"phase good\">alive</span>");
-    shop.scoop.pause(scoop::pauses::PauseTarget::Everything).await.unwrap();
+    shop.scoop.operate().pauses().pause(scoop::pauses::PauseTarget::Everything).await.unwrap();
     let order = Order { plan: Plan::Commit, card: CARD.into() };
     shop.scoop.launch(order).await.unwrap();
     let stuck = "UPDATE scoop.run SET state = 'stuck', reason = 'a test' WHERE id = (
@@ -41,7 +42,7 @@ async fn failed_rollback_is_counted_in_the_overview_until_it_is_settled() {
     got.has("aria-label=\"1 failed rollbacks of orders\"").lacks(" stuck of orders");
     got.has(&format!("href=\"{listed}\""));
     shop.get(listed).await.has(&format!("/runs/{run}\""));
-    shop.scoop.resolve(run, "by hand").await.unwrap();
+    shop.scoop.operate().failures().resolve(run, "by hand").await.unwrap();
     order.comes_to(|tree| matches!(tree.roots()[0].state, RunState::RolledBack(_))).await.unwrap();
     let got = shop.get("/").await;
     got.has("aria-label=\"1 rolled back of orders\"").lacks("failed rollbacks of orders");

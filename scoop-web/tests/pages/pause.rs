@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 
 use crate::shop::Shop;
+use scoop_operate::OperateExt as _;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn saga_is_paused_and_resumed() {
@@ -15,13 +16,13 @@ async fn saga_is_paused_and_resumed() {
     assert_eq!(got.status, StatusCode::UNPROCESSABLE_ENTITY);
     fields[2].1 = "the scales are broken";
     assert_eq!(shop.post(path, &fields).await.location(), "/topology");
-    let pause = shop.scoop.pauses().await.unwrap().remove(0);
+    let pause = shop.scoop.operate().pauses().list().await.unwrap().remove(0);
     assert_eq!((&*pause.source, pause.reason.as_deref()), ("Ada", Some("the scales are broken")));
     assert!(pause.until.is_some());
     shop.get("/topology").await.has("the scales are broken").has("<span class=\"phase idle\">paused</span>");
     let path = "/resume?saga=parcels";
     assert_eq!(shop.post(path, &fields).await.location(), "/topology");
-    assert!(shop.scoop.pauses().await.unwrap().is_empty());
+    assert!(shop.scoop.operate().pauses().list().await.unwrap().is_empty());
     for wrong in ["/pause", "/pause?saga=a&topic=b"] {
         assert_eq!(shop.get(wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
@@ -38,7 +39,7 @@ async fn everything_is_paused_and_resumed() {
     fields.pop();
     assert_eq!(shop.post("/pause?everything=1", &fields).await.location(), "/topology");
     shop.get("/topology").await.lacks("new runs only");
-    let pauses = shop.scoop.pauses().await.unwrap();
+    let pauses = shop.scoop.operate().pauses().list().await.unwrap();
     assert_eq!((pauses.len(), &pauses[0].target), (1, &scoop::pauses::PauseTarget::Everything));
     assert!(pauses[0].until.is_some());
     shop.get("/topology").await.has("saga orders, paused").has("saga parcels, paused").has("maintenance");
@@ -46,7 +47,7 @@ async fn everything_is_paused_and_resumed() {
     let page = shop.get("/resume?everything=1").await;
     let fields = [("form", page.form()), ("name", "Ada"), ("reason", "it is over")];
     assert_eq!(shop.post("/resume?everything=1", &fields).await.location(), "/topology");
-    assert!(shop.scoop.pauses().await.unwrap().is_empty());
+    assert!(shop.scoop.operate().pauses().list().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,6 +61,6 @@ async fn end_of_a_pause_is_shown_with_name_and_reason() {
         assert_eq!(shop.post(path, &fields).await.location(), "/topology");
     }
     shop.get("/topology").await.has("Ended pauses").has("it is mended");
-    let ended = shop.scoop.ended_pauses().limit(1).await.unwrap().remove(0);
+    let ended = shop.scoop.operate().pauses().ended().limit(1).await.unwrap().remove(0);
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("Ada"), Some("it is mended")));
 }

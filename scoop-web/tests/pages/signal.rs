@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use scoop::Outcome;
+use scoop_operate::OperateExt as _;
 use scoop_test_support::Ends as _;
 
 use crate::browser::{Colors, Window};
@@ -25,7 +26,7 @@ async fn awaited_signal_is_sent_by_a_click() {
     browser.shows("#live p .phase", "committed").await;
     browser.shows("#requests + ul li", "signal by Ada Lovelace: the customer has called").await;
     assert_eq!(order.ends().await.unwrap(), Outcome::Committed);
-    let sent = shop.scoop.interventions(order.id()).await.unwrap().remove(0);
+    let sent = shop.scoop.operate().failures().interventions(order.id()).await.unwrap().remove(0);
     assert_eq!((&*sent.kind, &*sent.source), ("signal", "Ada Lovelace"));
     site.close().await;
 }
@@ -51,7 +52,7 @@ async fn form_of_a_signal_shows_no_stored_payload_and_refuses_mistakes() {
     }
     let fields = |payload| [("form", page.form()), ("name", "Ada"), ("reason", "why"), ("payload", payload)];
     assert_eq!(shop.post(&path, &fields("\"a\\u0000b\"")).await.status, StatusCode::BAD_REQUEST);
-    assert!(shop.scoop.interventions(order.id()).await.unwrap().is_empty());
+    assert!(shop.scoop.operate().failures().interventions(order.id()).await.unwrap().is_empty());
     // The run of the order awaits no signal.
     let run = first_run(&order).await;
     shop.get(&format!("/runs/{run}")).await.lacks("/actions/signal/");

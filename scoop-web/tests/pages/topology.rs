@@ -1,6 +1,7 @@
 //! The topology: its graph, its pages, pauses and limits in it.
 
 use scoop::tree::Tree;
+use scoop_operate::OperateExt as _;
 use scoop_test_support::Ends as _;
 
 use crate::shop::{BYTES_MAX, CARD, Order, Plan, Shop};
@@ -20,7 +21,7 @@ async fn topology_is_drawn_with_launches_and_marks() {
         shop.order(Plan::Commit).await;
     }
     shop.get("/topology").await.has("aria-label=\"saga orders, 3 ended in the last hour\"");
-    shop.scoop.retire_handler("shop.parcels", "parcels").await.unwrap();
+    shop.scoop.operate().handlers().retire("shop.parcels", "parcels").await.unwrap();
     let got = shop.get("/topology").await;
     got.has("<rect class=\"saga retired\"").has(">retired</text>").has("<h2 id=\"former\">Retired</h2>");
 }
@@ -88,11 +89,11 @@ async fn topology_has_pages_and_finds_names() {
 async fn paused_saga_has_its_mark_in_the_graph() {
     let shop = Shop::open().await;
     shop.get("/topology").await.lacks("saga idle").lacks("saga parcels, paused");
-    shop.scoop.pause(scoop::pauses::PauseTarget::topic("shop.parcels")).await.unwrap();
+    shop.scoop.operate().pauses().pause(scoop::pauses::PauseTarget::topic("shop.parcels")).await.unwrap();
     let got = shop.get("/topology").await;
     got.has("aria-label=\"saga parcels, paused\"><rect class=\"saga idle\"").has(">paused</text>");
     got.lacks("aria-label=\"saga orders, paused\"");
-    shop.scoop.resume(scoop::pauses::PauseTarget::topic("shop.parcels")).await.unwrap();
+    shop.scoop.operate().pauses().resume(scoop::pauses::PauseTarget::topic("shop.parcels")).await.unwrap();
     shop.get("/topology").await.lacks("saga idle");
 }
 
@@ -119,7 +120,7 @@ async fn pauses_and_repairs_beyond_a_maximum_are_counted() {
 async fn limits_are_shown_with_the_length_of_the_queue() {
     let shop = Shop::open().await;
     shop.get("/topology").await.has("data-label=\"Limits\"").lacks("queue = ");
-    shop.scoop.pause(scoop::pauses::PauseTarget::handler("parcels")).await.unwrap();
+    shop.scoop.operate().pauses().pause(scoop::pauses::PauseTarget::handler("parcels")).await.unwrap();
     let order = Order { plan: Plan::Ship(9), card: CARD.into() };
     let order = shop.scoop.launch(order).await.unwrap();
     order.comes_to(|tree: &Tree| tree.runs().len() == 10).await.unwrap();

@@ -84,7 +84,7 @@ async fn retired_handler_is_a_former_one_until_it_is_registered_again() -> Resul
     let db = Database::new().await;
     let scoop = db.scoop().only::<Orders>().only::<Parcels>().start().await?;
     assert_eq!(scoop.operate().handlers().former().await?, []);
-    scoop.retire_handler("activity.parcel", "activity-parcels").await?;
+    scoop.operate().handlers().retire("activity.parcel", "activity-parcels").await?;
     let former = scoop.operate().handlers().former().await?.remove(0);
     assert_eq!((&*former.topic, &*former.handler), ("activity.parcel", "activity-parcels"));
     scoop.shutdown().await?;
@@ -128,8 +128,8 @@ async fn handlers_are_listed_in_parts_with_the_definitions_of_living_workers() -
     scoop.shutdown().await?;
     let client = db.client();
     assert_eq!(client.operate().handlers().definitions(&handlers).await?, [[0_i32; 0]; 2]);
-    client.retire_handler("activity.order", "activity-orders").await?;
-    client.retire_handler("activity.parcel", "activity-parcels").await?;
+    client.operate().handlers().retire("activity.order", "activity-orders").await?;
+    client.operate().handlers().retire("activity.parcel", "activity-parcels").await?;
     assert_eq!(client.operate().handlers().former().limit(1).await?.remove(0).handler, "activity-orders");
     assert_eq!(client.operate().handlers().former().await?.len(), 2);
     Ok(())
@@ -159,13 +159,15 @@ async fn end_of_a_pause_is_recorded_with_requester_and_reason() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Parcels>().start().await?;
     let target = PauseTarget::saga::<Parcels>();
-    assert_eq!(scoop.resume(&target).source("ben").await?, None);
-    assert_eq!(scoop.ended_pauses().limit(10).await?, []);
-    scoop.pause(target.clone()).reason("the lorry is broken").source("ann").await?;
-    let paused = scoop.resume(&target).source("b\0en").reason("it is mended").await?;
-    scoop.pause(PauseTarget::Everything).source("ann").await?;
-    scoop.resume(PauseTarget::Everything).await?;
-    let [newest, ended] = &scoop.ended_pauses().limit(10).await?[..] else { panic!("two pauses have ended") };
+    assert_eq!(scoop.operate().pauses().resume(&target).source("ben").await?, None);
+    assert_eq!(scoop.operate().pauses().ended().limit(10).await?, []);
+    scoop.operate().pauses().pause(target.clone()).reason("the lorry is broken").source("ann").await?;
+    let paused = scoop.operate().pauses().resume(&target).source("b\0en").reason("it is mended").await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).source("ann").await?;
+    scoop.operate().pauses().resume(PauseTarget::Everything).await?;
+    let [newest, ended] = &scoop.operate().pauses().ended().limit(10).await?[..] else {
+        panic!("two pauses have ended")
+    };
     assert_eq!((newest.ended_by.as_deref(), newest.end_reason.as_deref()), (Some("scoop"), None));
     assert_eq!(Some(&ended.pause), paused.as_ref());
     assert_eq!((ended.ended_by.as_deref(), ended.end_reason.as_deref()), (Some("ben"), Some("it is mended")));
@@ -174,7 +176,7 @@ async fn end_of_a_pause_is_recorded_with_requester_and_reason() -> Result<()> {
         text.contains(": the lorry is broken; ended 2") && text.ends_with(" by ben: it is mended"),
         "{text}"
     );
-    assert_eq!(scoop.ended_pauses().limit(1).await?.len(), 1);
+    assert_eq!(scoop.operate().pauses().ended().limit(1).await?.len(), 1);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -154,7 +154,7 @@ async fn signal_in_a_transaction_or_without_a_living_program_is_refused_if_no_sa
     let db = Database::new().await;
     let scoop = db.scoop().only::<Shipping>().start().await?;
     let client = db.client();
-    let wrong = || client.signal_named("paid", serde_json::json!(5), "7");
+    let wrong = || client.operate().runs().signal("paid", serde_json::json!(5), "7");
     let mut tx = db.pool().begin().await?;
     let living = wrong().in_transaction(&mut tx).await.unwrap_err().to_string();
     tx.rollback().await?;

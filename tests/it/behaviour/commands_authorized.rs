@@ -134,7 +134,7 @@ async fn refused_command_changes_nothing_and_says_who_and_why() -> Result<()> {
             panic!("it is refused: {error}");
         };
         assert_eq!(failure.find::<RoleMissing>(), Some(RoleMissing { role: "owner".into() }));
-        assert_eq!(scoop.command_state(sent.id()).await?, Some(CommandState::Refused));
+        assert_eq!(scoop.find(sent.id()).await?.command_state().await?, Some(CommandState::Refused));
         assert!(matches!(sent.wait().await?, Outcome::RolledBack(_)));
         let tree = sent.tree().await?.to_string();
         assert!(tree.contains(&text), "{tree}");
@@ -143,7 +143,7 @@ async fn refused_command_changes_nothing_and_says_who_and_why() -> Result<()> {
 
     let allowed = scoop.send(open).caller(owner("bank")?).await?;
     assert_eq!(allowed.decision().await?, Decision::Accepted(Opened));
-    assert_eq!(scoop.command_state(allowed.id()).await?, Some(CommandState::Accepted));
+    assert_eq!(scoop.find(allowed.id()).await?.command_state().await?, Some(CommandState::Accepted));
     Ok(())
 }
 
@@ -172,7 +172,11 @@ async fn command_of_a_saga_has_the_caller_of_the_first_message() -> Result<()> {
     let refused = scoop.launch(Visit).caller(Caller::new("bob").role("owner")).await?;
     assert!(matches!(refused.wait().await?, Outcome::RolledBack(_)), "its parent fails, too");
     assert_eq!(notes.all(), ["open-safe Some(\"bob\") owner"]);
-    assert_eq!(scoop.command_state(refused.id()).await?, None, "the hierarchy is that of no command");
+    assert_eq!(
+        scoop.find(refused.id()).await?.command_state().await?,
+        None,
+        "the hierarchy is that of no command"
+    );
     assert_eq!(scoop.entity::<Safe>("bank".into()).await?.version, 1);
     Ok(())
 }
@@ -184,7 +188,7 @@ async fn panic_of_authorize_fails_the_command() -> Result<()> {
     let sent = scoop.send(Open { safe: "bank".into() }).caller(Caller::new("mallory")).await?;
     let Outcome::RolledBack(failure) = sent.wait().await? else { panic!("it is not authorized") };
     assert_eq!(failure.message, "panic in `authorize` of saga `open-safe`: not bank again");
-    assert_eq!(scoop.command_state(sent.id()).await?, None);
+    assert_eq!(scoop.find(sent.id()).await?.command_state().await?, None);
     assert_eq!(scoop.entity::<Safe>("bank".into()).await?.version, 0);
     Ok(())
 }
@@ -203,6 +207,6 @@ async fn caller_that_cannot_be_read_is_refused() -> Result<()> {
     let sent = scoop.send(Open { safe: "bank".into() }).with(Forged(7)).await?;
     let error = sent.decision().await.expect_err("it is refused").to_string();
     assert!(error.contains("under the key `scoop.caller`"), "{error}");
-    assert_eq!(scoop.command_state(sent.id()).await?, Some(CommandState::Refused));
+    assert_eq!(scoop.find(sent.id()).await?.command_state().await?, Some(CommandState::Refused));
     Ok(())
 }

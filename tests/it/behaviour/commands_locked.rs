@@ -92,7 +92,7 @@ async fn command_whose_entity_another_session_locks_is_decided_after_that_and_ot
         for at in [8, 9] {
             assert_eq!(scoop.send(TakePart { at }).await?.decision().await?, Decision::Accepted(Contest));
         }
-        assert_eq!(scoop.command_state(first.id()).await?, None);
+        assert_eq!(scoop.find(first.id()).await?.command_state().await?, None);
         other.rollback().await?;
         for command in [first, second] {
             assert_eq!(command.decision().await?, Decision::Accepted(Contest));

@@ -120,7 +120,7 @@ async fn entity_has_the_events_of_its_user_and_no_others() -> Result<()> {
     gate.open(1);
     let scoop = start(&db, &gate).await?;
     assert_eq!(scoop.send(Weigh { scale: 1 }).await?.ends().await?, Outcome::Committed);
-    let events = scoop.entity_events::<Scale>(1).await?;
+    let events = scoop.operate().entities().events::<Scale>(1).await?;
     let topics: Vec<_> = events.iter().map(|event| &*event.topic).collect();
     assert_eq!(topics, ["scale.weighed"]);
     let messages = db.texts("SELECT topic::text FROM scoop.message ORDER BY created_at, id").await;
@@ -153,7 +153,8 @@ async fn event_is_applied_with_its_decision_and_not_again_when_its_handlers_run(
 
 /// Answers the state of a command as JSON: `null` without a decision.
 async fn command_state(State(scoop): State<Scoop>, Path(id): Path<Uuid>) -> Result<String, StatusCode> {
-    match scoop.command_state(id).await {
+    let state = async { scoop.find(id).await?.command_state().await };
+    match state.await {
         Ok(state) => {
             let state = state.map(|state| serde_json::json!({ "state": state.to_string() }));
             Ok(serde_json::json!({ "data": { "AsyncCommandState": state } }).to_string())

@@ -77,7 +77,7 @@ async fn row_that_no_program_can_read_or_that_contradicts_the_events_names_its_e
     assert!(sent[2].decision::<Count>().await?.is_accepted());
     let error = scoop.entity::<Counter>(1).await.expect_err("no program can read it").to_string();
     assert!(error.contains("the entity `counter` with the key `1`"), "{error}");
-    let rebuilt = scoop.rebuild_entities::<Counter>().await?;
+    let rebuilt = scoop.operate().entities().rebuild::<Counter>().await?;
     assert_eq!((rebuilt.entities, rebuilt.changed), (3, 2));
     for key in [1, 2] {
         assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
@@ -119,7 +119,7 @@ async fn version_that_no_event_can_follow_names_its_entity_and_what_restores_it(
     let error = scoop.entity::<Counter>(1).await.expect_err("its version is impossible").to_string();
     assert!(error.contains("`counter` with the key `1`") && error.contains("its version is -5"), "{error}");
 
-    let error = scoop.rebuild_entities::<Counter>().await.expect_err("events are missing");
+    let error = scoop.operate().entities().rebuild::<Counter>().await.expect_err("events are missing");
     assert!(error.to_string().contains("key `2`, version 2: the event of version 2 is missing"), "{error}");
     let RuntimeError::EntitiesNotRebuilt { rebuilt, failed, .. } = error else { panic!("{error}") };
     assert_eq!((rebuilt.entities, rebuilt.changed, failed), (3, 2, 1), "a version below 0 is restored");
@@ -127,8 +127,16 @@ async fn version_that_no_event_can_follow_names_its_entity_and_what_restores_it(
          SELECT max(v.version) FROM scoop.entity_event v WHERE (v.name, v.key) = (e.name, e.key)
      ) WHERE e.key = '2'";
     sqlx::raw_sql(advice).execute(scoop.pool()).await?;
-    assert_eq!(scoop.rebuild_entities::<Counter>().await?.entities, 3, "the fourth has no events");
-    assert_eq!(scoop.rebuild_entities::<Counter>().key(77).await?.entities, 0, "it has no events");
+    assert_eq!(
+        scoop.operate().entities().rebuild::<Counter>().await?.entities,
+        3,
+        "the fourth has no events"
+    );
+    assert_eq!(
+        scoop.operate().entities().rebuild::<Counter>().key(77).await?.entities,
+        0,
+        "it has no events"
+    );
     for (key, version) in [(1, 2), (2, 2), (3, 3), (4, 1)] {
         assert!(scoop.send(Count(key)).await?.decision().await?.is_accepted());
         let entity = scoop.entity::<Counter>(key).await?;
@@ -148,11 +156,11 @@ async fn events_with_infinite_times_are_listed_and_rebuilt() -> Result<()> {
          ::timestamptz;
          UPDATE scoop.entity SET state = '[\"damaged\"]'";
     sqlx::raw_sql(damage).execute(scoop.pool()).await?;
-    let events = scoop.entity_events::<Counter>(1).await?;
+    let events = scoop.operate().entities().events::<Counter>(1).await?;
     let now = std::time::SystemTime::now();
     let is_later: Vec<_> = events.iter().map(|event| (event.version, event.at > now)).collect();
     assert_eq!(is_later, [(1, false), (2, true)]);
-    let rebuilt = scoop.rebuild_entities::<Counter>().await?;
+    let rebuilt = scoop.operate().entities().rebuild::<Counter>().await?;
     assert_eq!((rebuilt.entities, rebuilt.changed), (1, 1));
     assert_eq!(scoop.entity::<Counter>(1).await?.state.count, 2);
     Ok(())
@@ -172,7 +180,7 @@ async fn rebuild_names_the_events_that_it_cannot_apply_and_spares_the_others() -
          UPDATE scoop.entity SET state = '[\"damaged\"]' WHERE key = '4'"
     );
     sqlx::raw_sql(sqlx::AssertSqlSafe(damage)).execute(scoop.pool()).await?;
-    let error = scoop.rebuild_entities::<Counter>().await.expect_err("two are damaged");
+    let error = scoop.operate().entities().rebuild::<Counter>().await.expect_err("two are damaged");
     let text = error.to_string();
     assert!(text.starts_with("2 entities of `counter` cannot be rebuilt:"), "{text}");
     for line in [
@@ -185,7 +193,8 @@ async fn rebuild_names_the_events_that_it_cannot_apply_and_spares_the_others() -
     assert_eq!((rebuilt.entities, rebuilt.changed, failed), (2, 1, 2));
     assert_eq!(scoop.entity::<Counter>(2).await?.state.count, 2, "it is unchanged");
     assert_eq!(scoop.entity::<Counter>(4).await?.state.count, 1, "its state is mended");
-    let key = scoop.rebuild_entities::<Counter>().key(2).await.expect_err("it is damaged").to_string();
+    let key =
+        scoop.operate().entities().rebuild::<Counter>().key(2).await.expect_err("it is damaged").to_string();
     assert!(key.contains("key `2`, version 2"), "{key}");
     Ok(())
 }

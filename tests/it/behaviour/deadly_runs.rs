@@ -72,10 +72,10 @@ async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<
         assert!(*pause <= planned * 3 / 2 && *pause > planned * 2 / 5, "{pauses:?} ms");
     }
 
-    let stuck = observer.stuck_runs().await?;
+    let stuck = observer.operate().failures().stuck().await?;
     assert_eq!(stuck.len(), 1);
     assert!(stuck[0].reason.contains("the worker ended"), "{}", stuck[0].reason);
-    assert!(stuck[0].reason.contains("Scoop::retry"), "{}", stuck[0].reason);
+    assert!(stuck[0].reason.contains("operate().failures().retry"), "{}", stuck[0].reason);
     assert!(stuck[0].needs_retry);
     let explained = observer.operate().runs().explain(root.id()).await?.to_string();
     let way_out = format!("An operator has to decide: `retry` the run {}.", stuck[0].id());
@@ -86,10 +86,10 @@ async fn run_that_ends_each_of_its_processes_backs_off_and_is_stuck() -> Result<
     gate.open(1);
     let scoop = start(db.scoop(), &gate).await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
-    assert_eq!(observer.stuck_runs().await?.len(), 1);
+    assert_eq!(observer.operate().failures().stuck().await?.len(), 1);
 
     gate.open(1);
-    observer.retry(stuck[0].id()).await?;
+    observer.operate().failures().retry(stuck[0].id()).await?;
     let ended = tokio::time::timeout(Duration::from_secs(20), root.ends());
     assert_eq!(ended.await.expect("an operator has retried it")?, Outcome::Committed);
     scoop.shutdown().await?;

@@ -94,7 +94,7 @@ impl Asked {
 
     /// The run of this saga in the hierarchy whose rollback failed.
     async fn failed(&self, hierarchy: &Handle, saga: &str) -> Result<RunId> {
-        let listed = self.client.failed_compensations().await?;
+        let listed = self.client.operate().failures().list().await?;
         let mut failed = listed.iter().filter(|it| it.hierarchy() == hierarchy.id() && it.handler == saga);
         Ok(failed.next().unwrap_or_else(|| panic!("{saga} is not among {listed:?}")).id())
     }
@@ -160,18 +160,18 @@ async fn repair_of_locked_runs_is_checked_at_once() -> Result<()> {
     let asked = Asked::about(db).await?;
     let [retried, skipped, resolved] = &hierarchies[..] else { panic!("there are three") };
     let above = asked.failed(retried, "root-handler").await?;
-    asked.answers(|client| client.retry(above), RepairAnswer::FailedBelow).await?;
+    asked.answers(|client| client.operate().failures().retry(above), RepairAnswer::FailedBelow).await?;
     let run = asked.failed(retried, "grandchild-handler").await?;
     for expected in [RepairAnswer::Accepted, RepairAnswer::StillRunning] {
-        asked.answers(|client| client.retry(run), expected).await?;
+        asked.answers(|client| client.operate().failures().retry(run), expected).await?;
     }
     let run = asked.failed(skipped, "grandchild-handler").await?;
     for expected in [RepairAnswer::Accepted, RepairAnswer::StillRunning] {
-        asked.answers(|client| client.skip(run, "tried"), expected).await?;
+        asked.answers(|client| client.operate().failures().skip(run, "tried"), expected).await?;
     }
     let run = asked.failed(resolved, "grandchild-handler").await?;
     for expected in [RepairAnswer::Accepted, RepairAnswer::NotFailed] {
-        asked.answers(|client| client.resolve(run, "tried"), expected).await?;
+        asked.answers(|client| client.operate().failures().resolve(run, "tried"), expected).await?;
     }
     Ok(())
 }
@@ -186,12 +186,16 @@ async fn retry_of_a_locked_stuck_run_is_checked_at_once() -> Result<()> {
         .await;
 
     let asked = Asked::about(db).await?;
-    let stuck = asked.client.stuck_runs().await?;
+    let stuck = asked.client.operate().failures().stuck().await?;
     let [stuck] = &stuck[..] else { panic!("{stuck:?}") };
-    asked.answers(|client| client.skip(stuck.id(), "tried"), RepairAnswer::Stuck).await?;
-    asked.answers(|client| client.resolve(stuck.id(), "tried"), RepairAnswer::Stuck).await?;
+    asked
+        .answers(|client| client.operate().failures().skip(stuck.id(), "tried"), RepairAnswer::Stuck)
+        .await?;
+    asked
+        .answers(|client| client.operate().failures().resolve(stuck.id(), "tried"), RepairAnswer::Stuck)
+        .await?;
     for expected in [RepairAnswer::Accepted, RepairAnswer::NotFailed] {
-        asked.answers(|client| client.retry(stuck.id()), expected).await?;
+        asked.answers(|client| client.operate().failures().retry(stuck.id()), expected).await?;
     }
     Ok(())
 }
@@ -209,7 +213,7 @@ async fn signal_to_a_locked_run_is_checked_at_once() -> Result<()> {
     let asked = Asked::about(db).await?;
     let paid = || serde_json::json!({ "cents": 990 });
     for expected in [SignalAnswer::Accepted, SignalAnswer::NotAwaiting] {
-        asked.answers(|client| client.signal_run(run, paid(), "tried"), expected).await?;
+        asked.answers(|client| client.operate().runs().signal_run(run, paid(), "tried"), expected).await?;
     }
     Ok(())
 }

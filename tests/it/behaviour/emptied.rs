@@ -76,8 +76,8 @@ async fn recorded(db: &Database) -> Vec<String> {
 /// Has the worker look at the topology without polling.
 async fn wake(db: &Database) -> Result<()> {
     let paused = PauseTarget::topic("elsewhere");
-    db.client().pause(paused.clone()).await?;
-    db.client().resume(paused).await?;
+    db.client().operate().pauses().pause(paused.clone()).await?;
+    db.client().operate().pauses().resume(paused).await?;
     Ok(())
 }
 
@@ -119,7 +119,7 @@ async fn program_whose_tables_are_emptied_is_registered_again() -> Result<()> {
 async fn subscriptions_that_are_lost_are_restored_and_ended_ones_are_not() -> Result<()> {
     let db = Database::new().await;
     let scoop = program(&db).start().await?;
-    db.client().retire_handler("emptied.secret", "emptied-limited").await?;
+    db.client().operate().handlers().retire("emptied.secret", "emptied-limited").await?;
     db.execute("DELETE FROM scoop.handler WHERE handler = 'emptied-parent'").await;
     assert!(!scoop.health().await.is_registered);
     db.execute("SELECT pg_terminate_backend(backend) FROM scoop.worker").await;

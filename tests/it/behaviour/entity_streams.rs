@@ -100,24 +100,26 @@ async fn events_of_a_key_are_read_page_by_page_with_their_types() -> Result<()> 
     let _only = ONE_TEST.lock().await;
     let db = Database::new().await;
     let scoop = start(&db).await?;
-    assert_eq!(scoop.entity_events::<Account>(7).await?, []);
+    assert_eq!(scoop.operate().entities().events::<Account>(7).await?, []);
     for cents in [5, 6] {
         scoop.send(PayIn { account: 7, cents }).await?.decision().await?;
         scoop.send(PayIn { account: 8, cents: 100 }).await?.decision().await?;
         scoop.send(PayOut { account: 7, cents: 1 }).await?.decision().await?;
     }
-    let first = scoop.entity_events::<Account>(7).limit(3).await?;
-    let rest = scoop.entity_events::<Account>(7).after(3).limit(3).await?;
+    let first = scoop.operate().entities().events::<Account>(7).limit(3).await?;
+    let rest = scoop.operate().entities().events::<Account>(7).after(3).limit(3).await?;
     let versions =
         |page: &[scoop::entities::EntityEvent]| page.iter().map(|event| event.version).collect::<Vec<_>>();
     assert_eq!((versions(&first), versions(&rest)), (vec![1, 2, 3], vec![4]));
-    assert_eq!(scoop.entity_events::<Account>(7).after(4).await?, []);
+    assert_eq!(scoop.operate().entities().events::<Account>(7).after(4).await?, []);
     assert!(first.is_sorted_by_key(|event| event.at));
     assert_eq!(first[0].topic, "stream-account.in");
     assert_eq!(first[0].message::<PaidIn>()?, Some(PaidIn { cents: 5 }));
     assert_eq!(first[0].message::<PaidOut>()?, None, "it is of another type");
     assert_eq!(first[1].message::<PaidOut>()?, Some(PaidOut { cents: 1 }));
-    let error = scoop.entity_events::<Account>(7).await?[0].message::<Mistaken>().expect_err("no cents");
+    let error = scoop.operate().entities().events::<Account>(7).await?[0]
+        .message::<Mistaken>()
+        .expect_err("no cents");
     assert!(error.to_string().contains("`stream-account` with the key `7`"), "{error}");
     Ok(())
 }
@@ -144,22 +146,22 @@ async fn changed_application_takes_effect_by_a_rebuild() -> Result<()> {
     }
     FACTOR.store(10, Ordering::SeqCst);
     assert_eq!(scoop.entity::<Account>(1).await?.state.sum, 10, "a state changes by events only");
-    let one = scoop.rebuild_entities::<Account>().key(2).await?;
+    let one = scoop.operate().entities().rebuild::<Account>().key(2).await?;
     assert_eq!((one.entities, one.changed, one.events, one.last_key), (1, 1, 4, None));
     let two = scoop.entity::<Account>(2).await?;
     assert_eq!((two.version, two.state), (4, Account { sum: 100, events: 4 }));
     assert_eq!(scoop.entity::<Account>(1).await?.state.sum, 10);
 
-    let some = scoop.rebuild_entities::<Account>().limit(2).await?;
+    let some = scoop.operate().entities().rebuild::<Account>().limit(2).await?;
     assert_eq!((some.entities, some.changed, some.last_key.as_deref()), (2, 1, Some("2")));
-    let rest = scoop.rebuild_entities::<Account>().after("2").limit(2).await?;
+    let rest = scoop.operate().entities().rebuild::<Account>().after("2").limit(2).await?;
     assert_eq!((rest.entities, rest.changed, rest.last_key), (1, 1, None));
     for account in 1..=3 {
         assert_eq!(scoop.entity::<Account>(account).await?.state.sum, 100);
     }
-    let again = scoop.rebuild_entities::<Account>().await?;
+    let again = scoop.operate().entities().rebuild::<Account>().await?;
     assert_eq!((again.entities, again.changed, again.events), (3, 0, 12), "it can be repeated");
-    assert_eq!(scoop.rebuild_entities::<Account>().key(9).await?.events, 0, "it has no events");
+    assert_eq!(scoop.operate().entities().rebuild::<Account>().key(9).await?.events, 0, "it has no events");
     FACTOR.store(1, Ordering::SeqCst);
     Ok(())
 }
@@ -183,7 +185,7 @@ async fn rebuild_beside_commands_loses_none_of_their_events() -> Result<()> {
     };
     let mut rebuilds = 0;
     while !sender.is_finished() {
-        let rebuilt = scoop.rebuild_entities::<Account>().await?;
+        let rebuilt = scoop.operate().entities().rebuild::<Account>().await?;
         assert_eq!((rebuilt.entities, rebuilt.changed), (1, 0), "the state was right all the time");
         rebuilds += 1;
     }
@@ -192,6 +194,6 @@ async fn rebuild_beside_commands_loses_none_of_their_events() -> Result<()> {
     let account = scoop.entity::<Account>(5).await?;
     assert_eq!((account.version, account.state.events), (470, 470));
     assert_eq!(account.state.sum, 230 * 231 / 2 + 6 * (40 * 41 / 2));
-    assert_eq!(scoop.rebuild_entities::<Account>().await?.events, 470);
+    assert_eq!(scoop.operate().entities().rebuild::<Account>().await?.events, 470);
     Ok(())
 }

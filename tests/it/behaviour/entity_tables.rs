@@ -119,14 +119,14 @@ async fn rows_of_a_table_are_entities_with_versions_and_events() -> Result<()> {
     assert!(accepted.decision().await?.is_accepted());
     let rejected = scoop.send(moved(1, -60)).await?;
     assert_eq!(rejected.decision().await?, Decision::Rejected(Overdrawn { missing: -20 }));
-    assert_eq!(scoop.command_state(accepted.id()).await?, Some(CommandState::Accepted));
+    assert_eq!(scoop.find(accepted.id()).await?.command_state().await?, Some(CommandState::Accepted));
     assert!(scoop.send(moved(7, 5)).await?.decision().await?.is_accepted(), "it has no row yet");
     for (ledger, expected) in [(1, 40), (2, 100), (7, 5)] {
         assert_eq!(cents(&db, ledger).await?, expected);
     }
     let after = scoop.entity::<Ledger>(1).await?;
     assert_eq!((after.version, after.state.cents), (1, 40));
-    let events = scoop.entity_events::<Ledger>(1).await?;
+    let events = scoop.operate().entities().events::<Ledger>(1).await?;
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].message::<Moved>()?.map(|event| event.cents), Some(-60));
     let state = db.texts("SELECT coalesce(state::text, 'none') FROM scoop.entity WHERE key = '1'").await;
@@ -201,7 +201,7 @@ async fn slow_query_of_a_table_fails_its_command_while_others_are_decided() -> R
     })
     .await;
     assert!(scoop.send(moved(1, 1)).await?.decision().await?.is_accepted());
-    assert_eq!(scoop.command_state(slow.id()).await?, None);
+    assert_eq!(scoop.find(slow.id()).await?.command_state().await?, None);
     let Outcome::RolledBack(failure) = slow.wait().await? else { panic!("it took too long") };
     assert_eq!(failure.kind, "DecisionTooSlow");
     assert!(failure.message.contains("`load_for_update` of the entity `ledger` (key `99`)"), "{failure}");
@@ -239,12 +239,16 @@ async fn rollback_of_a_command_undoes_it_in_the_table() -> Result<()> {
     assert_eq!(scoop.rollback(sent.id(), "it was a mistake").await?, RollbackAnswer::Accepted);
     assert!(matches!(sent.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(cents(&db, 1).await?, 70, "only that command is undone");
-    let events = scoop.entity_events::<Ledger>(1).await?;
+    let events = scoop.operate().entities().events::<Ledger>(1).await?;
     let cents: Vec<_> = events.iter().map(|event| event.message::<Moved>()).collect::<Result<_, _>>()?;
     let cents: Vec<_> = cents.into_iter().flatten().map(|event| event.cents).collect();
     assert_eq!(cents, [-60, -30, 60]);
     assert_eq!(scoop.entity::<Ledger>(1).await?.version, 3);
-    assert_eq!(scoop.command_state(sent.id()).await?, Some(CommandState::Accepted), "the decision stays");
+    assert_eq!(
+        scoop.find(sent.id()).await?.command_state().await?,
+        Some(CommandState::Accepted),
+        "the decision stays"
+    );
     Ok(())
 }
 

@@ -211,10 +211,10 @@ async fn failed_rollback_is_reported_with_both_failures_and_its_repair_as_rolled
 
     // A repair that fails again is reported again; one that helps ends the hierarchy as rolled back.
     let run = root.tree().await?.roots()[0].id();
-    assert_eq!(scoop.retry(run).await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().retry(run).await?, RepairAnswer::Accepted);
     eventually("it is reported again", async || notes.all().len() == 6).await;
     assert_eq!(notes.all()[3..], failed);
-    assert_eq!(scoop.skip(run, "by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().skip(run, "by hand").await?, RepairAnswer::Accepted);
     come_to_rest(&db).await;
     let repaired =
         ["rolled back: shop in charge on error-queue.order CannotBeUndone", "the card is declined"];
@@ -252,8 +252,10 @@ async fn stuck(db: &Database, notes: &Notes) -> Result<(Scoop, scoop::Handle)> {
     scoop.shutdown().await?;
     let scoop = db.start((other::Shop, StuckShops(notes.clone()), ErrorQueue(notes.clone()))).await?;
     assert_eq!(scoop.cancel(root.id(), "too late").await?, CancelAnswer::Accepted);
-    eventually("it is stuck", async || !scoop.stuck_runs().await.expect("the database answers").is_empty())
-        .await;
+    eventually("it is stuck", async || {
+        !scoop.operate().failures().stuck().await.expect("the database answers").is_empty()
+    })
+    .await;
     come_to_rest(db).await;
     Ok((scoop, root))
 }
@@ -281,8 +283,8 @@ async fn stuck_run_is_reported_once_until_it_goes_on() -> Result<()> {
 
     // As does a retry on request.
     let since = stuck_since(&scoop).await;
-    let [run] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
-    assert_eq!(scoop.retry(run.lineage.id()).await?, RepairAnswer::Accepted);
+    let [run] = &*scoop.operate().failures().stuck().await? else { panic!("one run is stuck") };
+    assert_eq!(scoop.operate().failures().retry(run.lineage.id()).await?, RepairAnswer::Accepted);
     eventually("it is stuck again", async || stuck_since(&scoop).await > since).await;
     come_to_rest(&db).await;
     scoop.shutdown().await?;
@@ -298,7 +300,7 @@ async fn stuck_run_is_reported_once_until_it_goes_on() -> Result<()> {
 
 /// Since when the only stuck run is stuck, if one is.
 async fn stuck_since(scoop: &Scoop) -> Option<std::time::SystemTime> {
-    scoop.stuck_runs().await.expect("the database answers").first().map(|run| run.since)
+    scoop.operate().failures().stuck().await.expect("the database answers").first().map(|run| run.since)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -354,7 +356,7 @@ async fn failures_wait_for_the_program_that_handles_them() -> Result<()> {
     assert_eq!(notes.all().len(), 4);
     // Nothing is sent to a retired handler.
     queue.shutdown().await?;
-    assert!(shop.retire_handler("scoop.failed", "error-queue").await?.was_registered);
+    assert!(shop.operate().handlers().retire("scoop.failed", "error-queue").await?.was_registered);
     shop.launch(Order::Fails).await?.ends().await?;
     assert_eq!(db.unfinished().await, 0);
     shop.shutdown().await?;

@@ -302,7 +302,7 @@ async fn failed_rollback_is_listed_and_counted_until_it_is_settled() -> Result<(
     assert_eq!(counted, [("items".to_owned(), RunPhase::RollbackFailed, 1, Some(run.since))]);
 
     // It fails again.
-    assert_eq!(scoop.retry(run.run).await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().retry(run.run).await?, RepairAnswer::Accepted);
     item.comes_to(|tree: &Tree| matches!(tree.roots()[0].state, RunState::RollbackFailed(_))).await?;
     let (runs, counted) = listed().await?;
     assert_eq!((runs.len(), counted.len()), (1, 1), "{runs:?}");
@@ -311,7 +311,7 @@ async fn failed_rollback_is_listed_and_counted_until_it_is_settled() -> Result<(
     let text = scoop.operate().runs().explain(run.run).await?.to_string();
     assert!(!text.contains("It is rolling back.") && !text.contains("because of"), "{text}");
 
-    assert_eq!(scoop.resolve(run.run, "by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().resolve(run.run, "by hand").await?, RepairAnswer::Accepted);
     assert_eq!(listed().await?, (vec![], vec![]));
     let tree = item.tree().await?;
     assert_eq!(tree.roots()[0].events.last().map(scoop::tree::RunEvent::word), Some("resolved"), "{tree}");
@@ -330,8 +330,8 @@ async fn rollback_that_an_operator_skipped_or_resolved_is_listed_and_explained_a
         assert!(matches!(item.ends().await?, Outcome::RollbackFailed(_)));
         let run = item.tree().await?.roots()[0].id();
         let answer = match decision {
-            "skip" => scoop.skip(run, "by hand").await?,
-            _ => scoop.resolve(run, "by hand").await?,
+            "skip" => scoop.operate().failures().skip(run, "by hand").await?,
+            _ => scoop.operate().failures().resolve(run, "by hand").await?,
         };
         assert_eq!(answer, RepairAnswer::Accepted);
         let tree =
@@ -392,10 +392,10 @@ async fn rollback_that_failed_because_of_a_child_is_explained_by_the_child() -> 
         "decide about what failed below it: `retry`, `skip` or `resolve` the run {child} of `items`."
     );
     assert_says(&run.to_string(), &[&decide]);
-    assert_eq!(scoop.retry(run.run.run).await?, RepairAnswer::FailedBelow);
+    assert_eq!(scoop.operate().failures().retry(run.run.run).await?, RepairAnswer::FailedBelow);
     let run = only(scoop.operate().runs().explain(child).await?);
     assert!(matches!(&run.reason, WaitReason::Operator { failed_below, .. } if failed_below.is_empty()));
-    assert_eq!(scoop.skip(child, "accepted").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().skip(child, "accepted").await?, RepairAnswer::Accepted);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -414,7 +414,7 @@ async fn rollback_above_a_settled_compensation_is_shown_with_its_reason() -> Res
     assert_eq!(headline_of(RunPhase::RollbackFailed).await?.as_deref(), Some("cannot be undone"));
 
     let child = order.tree().await?.roots()[0].children[0].id();
-    assert_eq!(scoop.skip(child, "by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().skip(child, "by hand").await?, RepairAnswer::Accepted);
     let outcome = order.ends().await?;
     assert!(matches!(outcome, Outcome::RolledBack(_)), "{outcome:?}");
     assert_eq!(outcome.to_string(), "rolled back: broken (and 1 other cause)");

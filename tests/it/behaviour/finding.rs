@@ -337,9 +337,9 @@ async fn hierarchy_is_found_by_its_unique_key() -> Result<()> {
     let scoop = start(&db, &Gate::default()).await?;
     let order = scoop.launch(Order { plan: Plan::Commit }).unique("order 7").await?;
     assert_eq!(scoop.find_by_key::<Order>("order 7").await?.id(), order.id());
-    assert_eq!(scoop.find_topic_by_key("finding.order", "order 7").await?.id(), order.id());
+    assert_eq!(scoop.operate().runs().find_by_key("finding.order", "order 7").await?.id(), order.id());
     for (topic, key) in [("finding.order", "order 8"), ("finding.item", "order 7")] {
-        let Err(error) = scoop.find_topic_by_key(topic, key).await else { panic!("it was found") };
+        let Err(error) = scoop.operate().runs().find_by_key(topic, key).await else { panic!("it was found") };
         assert!(matches!(error, RuntimeError::NoSuchKey { .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains(&format!("topic `{topic}` with the key `{key}`")), "{text}");

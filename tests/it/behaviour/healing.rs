@@ -98,7 +98,7 @@ async fn cut_connections_of_an_idle_client_fail_no_operation() -> Result<()> {
     cut_again(&db, &client).await?;
     client.launch(Root).unique("one").await?;
     cut_again(&db, &client).await?;
-    assert!(client.retire_handler("root-topic", "idle-handler").await?.was_registered);
+    assert!(client.operate().handlers().retire("root-topic", "idle-handler").await?.was_registered);
     scoop.shutdown().await?;
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 5);
     Ok(())

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use scoop::requests::{RepairAnswer, StuckRun};
+use scoop::operate::StuckRun;
+use scoop::requests::RepairAnswer;
 use scoop::{Handle, Status};
 use uuid::Uuid;
 
@@ -69,9 +70,9 @@ async fn at_the_gate(db: &Database, gate: &Gate, message: impl Message) -> Resul
 
 /// The only stuck run, once there is one.
 async fn stuck(scoop: &Scoop) -> Result<StuckRun> {
-    let listed = async || scoop.stuck_runs().await.is_ok_and(|runs| runs.len() == 1);
+    let listed = async || scoop.operate().failures().stuck().await.is_ok_and(|runs| runs.len() == 1);
     eventually("a run is stuck", listed).await;
-    Ok(scoop.stuck_runs().await?.remove(0))
+    Ok(scoop.operate().failures().stuck().await?.remove(0))
 }
 
 /// That other runs are not concerned.
@@ -132,7 +133,7 @@ async fn event_forged_before_the_first_claim_stops_its_own_run_only() -> Result<
     others_finish(&scoop, &gate).await?;
 
     db.execute("DELETE FROM scoop.message_event WHERE type = 'SEEN' AND coroutine_identifier IS NULL").await;
-    scoop.retry(run.lineage.id()).await?;
+    scoop.operate().failures().retry(run.lineage.id()).await?;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
@@ -176,7 +177,7 @@ async fn infinite_time_of_the_last_event_stops_no_other_run() -> Result<()> {
         gate.open(1);
         let ends_or_is_stuck = async || {
             let ended = tokio::time::timeout(Duration::from_millis(50), root.wait()).await;
-            ended.is_ok() || scoop.stuck_runs().await.is_ok_and(|runs| runs.len() == 1)
+            ended.is_ok() || scoop.operate().failures().stuck().await.is_ok_and(|runs| runs.len() == 1)
         };
         eventually("it ends, or is stuck", ends_or_is_stuck).await;
         others_finish(&scoop, &gate).await?;
@@ -206,7 +207,7 @@ async fn run_with_the_lineage_of_another_is_stuck_and_listed() -> Result<()> {
             .await;
         db.execute("DELETE FROM scoop.message_event e WHERE type = 'SEEN' AND EXISTS (SELECT FROM scoop.run r WHERE r.message_id = e.message_id)").await;
         db.execute("UPDATE scoop.run SET epoch = unclaimed_epoch WHERE state = 'stuck'").await;
-        scoop.retry(run.lineage.id()).await?;
+        scoop.operate().failures().retry(run.lineage.id()).await?;
         gate.open(1);
         assert_eq!(root.ends().await?, Outcome::Committed, "{damage}");
         scoop.shutdown().await?;
@@ -278,9 +279,9 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
          FROM unnest('{infinity,infinity,9999-12-31,now,4713-01-01 BC}'::text[]) at",
     )
     .await;
-    let mut listed: Vec<scoop::requests::FailedCompensation> = vec![];
+    let mut listed: Vec<scoop::operate::FailedRollback> = vec![];
     loop {
-        let page = client.failed_compensations().limit(2);
+        let page = client.operate().failures().list().limit(2);
         let page = match listed.last() {
             Some(last) => page.after(last).await?,
             None => page.await?,
@@ -301,7 +302,7 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
     let awaiting = counts.iter().filter(|count| count.phase == scoop::RunPhase::RollbackFailed);
     assert_eq!(awaiting.map(|count| count.count).sum::<usize>(), 6);
     let forged = listed.iter().find(|failed| failed.handler != "one").expect("they are listed");
-    assert!(client.retry(forged.id()).await.is_err());
+    assert!(client.operate().failures().retry(forged.id()).await.is_err());
     Ok(())
 }
 
@@ -330,7 +331,7 @@ async fn unreadable_failures_are_listed() -> Result<()> {
         .await;
     }
     db.execute(FAILED).await;
-    let listed = scoop.failed_compensations().await?;
+    let listed = scoop.operate().failures().list().await?;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(listed.len(), 5);
@@ -411,7 +412,7 @@ async fn damaged_record_of_a_failed_rollback_refuses_its_own_repair_and_no_other
         assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
         is_mended.store(true, Ordering::SeqCst);
         let run_of = async |handler: &str| -> Result<Uuid> {
-            let listed = scoop.failed_compensations().await?;
+            let listed = scoop.operate().failures().list().await?;
             let failed = listed.iter().find(|failed| failed.handler == handler);
             Ok(failed.expect("it is listed").lineage.id())
         };
@@ -421,16 +422,20 @@ async fn damaged_record_of_a_failed_rollback_refuses_its_own_repair_and_no_other
         let intact = "CREATE TABLE intact AS SELECT r.id, r.step, r.context FROM scoop.run r";
         db.execute(&format!("{intact} WHERE handler = 'left-of-pair'")).await;
         db.execute(&format!("UPDATE scoop.run SET {change} WHERE handler = 'left-of-pair'")).await;
-        for refused in [scoop.retry(left).await, scoop.skip(left, "").await, scoop.resolve(left, "").await] {
+        for refused in [
+            scoop.operate().failures().retry(left).await,
+            scoop.operate().failures().skip(left, "").await,
+            scoop.operate().failures().resolve(left, "").await,
+        ] {
             let error = refused.expect_err("the record is damaged");
             let RuntimeError::DamagedRollback { run, damage } = &error else { panic!("{error}") };
             assert_eq!((run.uuid(), *damage), (left, what));
         }
-        assert_eq!(scoop.retry(right).await?, RepairAnswer::Accepted);
+        assert_eq!(scoop.operate().failures().retry(right).await?, RepairAnswer::Accepted);
 
         let restore = "SET step = intact.step, context = intact.context FROM intact WHERE r.id = intact.id";
         db.execute(&format!("UPDATE scoop.run r {restore}")).await;
-        assert_eq!(scoop.retry(left).await?, RepairAnswer::Accepted);
+        assert_eq!(scoop.operate().failures().retry(left).await?, RepairAnswer::Accepted);
         assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
         scoop.shutdown().await?;
     }
@@ -716,7 +721,7 @@ async fn failures_of_many_levels_hide_no_other_run_and_no_event() -> Result<()> 
     let found = scoop.operate().runs().list().failed_with("usual").await?.runs;
     assert_eq!(found.iter().map(|run| &*run.handler).collect::<Vec<_>>(), ["three"]);
     assert_eq!(scoop.operate().runs().list().failed_with("TooDeep").await?.runs.len(), 3);
-    let listed = scoop.failed_compensations().await?;
+    let listed = scoop.operate().failures().list().await?;
     let mut codes: Vec<_> = listed.into_iter().map(|failed| (failed.handler, failed.failure.kind)).collect();
     codes.sort();
     let codes: Vec<_> = codes.iter().map(|(handler, code)| (&**handler, &**code)).collect();
@@ -754,7 +759,7 @@ async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Res
     .await;
 
     let (mut codes, mut sizes) = (vec![], vec![]);
-    for failed in scoop.failed_compensations().await? {
+    for failed in scoop.operate().failures().list().await? {
         sizes.push(failed.failure.message.len());
         codes.push((failed.handler, failed.failure.kind));
     }
@@ -764,7 +769,7 @@ async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Res
     assert_eq!(codes, expected);
     sizes.sort_unstable();
     assert!(sizes[1] < 200 && sizes[2] == 128_000, "{sizes:?}");
-    let stuck = scoop.stuck_runs().await?.remove(0);
+    let stuck = scoop.operate().failures().stuck().await?.remove(0);
     assert_eq!(stuck.reason, "x".repeat(10_000));
 
     let (mut codes, mut reasons) = (vec![], vec![]);
@@ -949,7 +954,7 @@ async fn event_with_an_incomplete_lineage_stops_no_other_run() -> Result<()> {
         let scoop = start(&db, &gate).await?;
         let ends_or_is_stuck = async || {
             let ended = tokio::time::timeout(Duration::from_millis(50), root.wait()).await;
-            ended.is_ok() || scoop.stuck_runs().await.is_ok_and(|runs| runs.len() == 1)
+            ended.is_ok() || scoop.operate().failures().stuck().await.is_ok_and(|runs| runs.len() == 1)
         };
         eventually("it ends, or is stuck", ends_or_is_stuck).await;
         others_finish(&scoop, &gate).await?;
@@ -1055,7 +1060,7 @@ async fn long_texts_of_an_intervention_are_read_in_part() -> Result<()> {
     .await;
     let of_tree = root.tree().await?.roots()[0].interventions.clone();
     let of_part = root.tree().events(1).await?.roots()[0].interventions.clone();
-    for listed in [of_tree, of_part, scoop.interventions(root.id()).await?] {
+    for listed in [of_tree, of_part, scoop.operate().failures().interventions(root.id()).await?] {
         let [forged] = &listed[..] else { panic!("{} interventions", listed.len()) };
         assert_eq!((forged.note.as_ref().map(String::len), forged.source.len()), (Some(10_000), 10_000));
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use scoop::requests::{FailedCompensation, StuckRun};
+use scoop::operate::{FailedRollback, StuckRun};
 use scoop::{Handle, RunId};
 
 use super::*;
@@ -118,7 +118,7 @@ async fn stuck_runs_since_any_time_are_listed_once_each() -> Result<()> {
         .await;
     }
     let listed: Vec<StuckRun> = one_by_one(async |last| {
-        let page = client.stuck_runs().limit(1);
+        let page = client.operate().failures().stuck().limit(1);
         Ok(match last {
             Some(last) => page.after(last).await?,
             None => page.await?,
@@ -154,15 +154,15 @@ async fn failed_rollbacks_of_any_time_are_listed_once_each() -> Result<()> {
          FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'",
     )
     .await;
-    let listed: Vec<FailedCompensation> = one_by_one(async |last| {
-        let page = client.failed_compensations().limit(1);
+    let listed: Vec<FailedRollback> = one_by_one(async |last| {
+        let page = client.operate().failures().list().limit(1);
         Ok(match last {
             Some(last) => page.after(last).await?,
             None => page.await?,
         })
     })
     .await?;
-    assert_eq!(listed.iter().map(FailedCompensation::id).collect::<BTreeSet<RunId>>().len(), TIMES.len());
+    assert_eq!(listed.iter().map(FailedRollback::id).collect::<BTreeSet<RunId>>().len(), TIMES.len());
     assert!(listed.is_sorted_by(|a, b| a.at >= b.at));
     Ok(())
 }
@@ -181,7 +181,8 @@ async fn messages_launched_at_any_time_are_redelivered() -> Result<()> {
         db.execute(&forged).await;
     }
     let scoop = start(&db, &Gate::default()).await?;
-    let redelivered: BTreeSet<_> = scoop.redeliver::<Child>().await?.hierarchies.into_iter().collect();
+    let redelivered: BTreeSet<_> =
+        scoop.operate().handlers().redeliver(Child::TOPIC).await?.hierarchies.into_iter().collect();
     assert_eq!(redelivered, roots.iter().map(Handle::id).collect());
     let last = roots.pop().expect("three were launched");
     assert_eq!(last.ends().await?, Outcome::Committed);

@@ -115,14 +115,14 @@ async fn record<M: Message>(scoop: &Scoop, message: M) -> Result<Uuid> {
 
 /// The hierarchy that joins a message.
 async fn joined(scoop: &Scoop, message: Uuid) -> Result<Handle> {
-    let ids = scoop.joined(message).await?;
+    let ids = scoop.operate().runs().joined(message).await?;
     assert_eq!(ids.len(), 1, "it is joined once");
     Ok(scoop.find(ids[0]).await?)
 }
 
 /// The keys and topics of the messages that wait.
 async fn waiting(scoop: &Scoop) -> Result<Vec<(String, String)>> {
-    let waiting = scoop.waiting_members().await?;
+    let waiting = scoop.operate().runs().waiting_members().await?;
     assert!(waiting.iter().all(|member| member.saga == "shipping"));
     Ok(waiting.into_iter().map(|member| (member.key, member.topic)).collect())
 }
@@ -161,7 +161,7 @@ async fn complete_set_starts_one_hierarchy_with_all_of_its_messages() -> Result<
     let scoop = start(&db, &notes).await?;
     let payment = record(&scoop, paid("7", 990)).await?;
     record(&scoop, picked("8", 1)).await?;
-    assert!(scoop.joined(payment).await?.is_empty());
+    assert!(scoop.operate().runs().joined(payment).await?.is_empty());
     assert_eq!(waiting(&scoop).await?, [member("7", "payments.captured"), member("8", "stock.picked")]);
     let stock = record(&scoop, picked("7", 3)).await?;
     let root = joined(&scoop, payment).await?;
@@ -330,7 +330,10 @@ mod limits {
         let (db, notes) = (Database::new().await, Notes::default());
         let scoop = db.scoop().only::<Timed>().provide(Timed { notes: notes.clone() }).start().await?;
         let payment = record(&scoop, paid("7", 9)).await?;
-        eventually("the time is over", async || scoop.waiting_members().await.unwrap().is_empty()).await;
+        eventually("the time is over", async || {
+            scoop.operate().runs().waiting_members().await.unwrap().is_empty()
+        })
+        .await;
         let Outcome::RolledBack(failure) = joined(&scoop, payment).await?.ends().await? else {
             panic!("it is incomplete");
         };
@@ -368,12 +371,16 @@ mod limits {
         older.shutdown().await?;
         let scoop = db.scoop().only::<Timed>().provide(Timed { notes: notes.clone() }).start().await?;
         let later = record(&scoop, paid("7", 4)).await?;
-        eventually("its time is over", async || !scoop.joined(later).await.unwrap().is_empty()).await;
+        eventually("its time is over", async || {
+            !scoop.operate().runs().joined(later).await.unwrap().is_empty()
+        })
+        .await;
         let Outcome::RolledBack(failure) = joined(&scoop, later).await?.ends().await? else {
             panic!("it is incomplete");
         };
         assert_eq!(failure.find::<JoinIncomplete>().expect("it is the cause").missing, ["stock.picked"]);
-        let waiting: Vec<_> = scoop.waiting_members().await?.iter().map(|member| member.message).collect();
+        let waiting: Vec<_> =
+            scoop.operate().runs().waiting_members().await?.iter().map(|member| member.message).collect();
         assert_eq!(waiting, olders);
         let stock = record(&scoop, picked("7", 1)).await?;
         assert_eq!(joined(&scoop, stock).await?.ends().await?, Outcome::Committed);

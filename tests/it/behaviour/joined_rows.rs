@@ -57,7 +57,7 @@ async fn message_too_deep_for_a_set_fails_its_collector_and_is_not_retried() -> 
     let Outcome::RolledBack(failure) = sold.ends().await? else { panic!("it failed") };
     let why = failure.root_causes()[0].to_string();
     assert!(why.contains("tickets.sold") && why.contains("entrance"), "{why}");
-    assert!(scoop.waiting_members().await?.is_empty());
+    assert!(scoop.operate().runs().waiting_members().await?.is_empty());
     Ok(())
 }
 
@@ -77,7 +77,7 @@ async fn message_that_no_set_can_hold_fails_its_own_collector_and_no_partner_wai
         let why = failure.root_causes()[0].to_string();
         assert!(why.contains("tickets.sold") && why.contains("entrance"), "{why}");
     }
-    assert!(scoop.waiting_members().await?.is_empty());
+    assert!(scoop.operate().runs().waiting_members().await?.is_empty());
     assert_eq!(scoop.launch(Printed { seat: 7 }).await?.ends().await?, Outcome::Committed);
     assert_eq!(scoop.launch(Sold { seat: 7, notes: Value::Null }).await?.ends().await?, Outcome::Committed);
     eventually("the set has started", async || notes.all() == ["seat 7 of 7"]).await;
@@ -99,7 +99,7 @@ async fn waiting_message_that_no_set_can_hold_is_set_aside_and_its_partner_waits
     scoop.launch(Sold { seat: 7, notes: Value::Null }).await?.ends().await?;
     spoil(&db).await;
     assert_eq!(scoop.launch(Printed { seat: 7 }).await?.ends().await?, Outcome::Committed);
-    let waiting = scoop.waiting_members().await?;
+    let waiting = scoop.operate().runs().waiting_members().await?;
     let refused: Vec<_> = waiting.iter().map(|member| (&*member.topic, member.refused.is_some())).collect();
     assert_eq!(refused, [("tickets.sold", true), ("tickets.printed", false)]);
     scoop.launch(Sold { seat: 7, notes: Value::Null }).await?.ends().await?;
@@ -194,7 +194,7 @@ async fn member_whose_message_is_not_stored_is_set_aside_and_its_partner_waits_f
                   VALUES (gen_random_uuid(), 'entrance', '7', 'tickets.sold', gen_random_uuid())";
     sqlx::query(forged).execute(db.pool()).await?;
     assert_eq!(scoop.launch(Printed { seat: 7 }).await?.ends().await?, Outcome::Committed);
-    let waiting = scoop.waiting_members().await?;
+    let waiting = scoop.operate().runs().waiting_members().await?;
     let waiting: Vec<_> = waiting.iter().map(|member| (&*member.topic, member.refused.as_deref())).collect();
     let why = Some("scoop.message has no row with its id");
     assert_eq!(waiting, [("tickets.sold", why), ("tickets.printed", None)]);

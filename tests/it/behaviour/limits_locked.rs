@@ -143,7 +143,7 @@ async fn locked_run_holds_up_neither_its_key_nor_others() -> Result<()> {
     let scoop = db.scoop().only::<Talks>().provide(talks.clone()).concurrency(1).start().await?;
     let first = scoop.launch(call(7, 1)).await?;
     talks.gate.arrivals(1).await;
-    let paused = scoop.pause(PauseTarget::Everything).await?;
+    let paused = scoop.operate().pauses().pause(PauseTarget::Everything).await?;
     assert!(paused.in_force, "{paused}");
     let mut all = vec![first];
     for number in 2..=4 {
@@ -156,7 +156,7 @@ async fn locked_run_holds_up_neither_its_key_nor_others() -> Result<()> {
     })
     .await;
     let locked = lock(&db, "SELECT FROM scoop.run ORDER BY id LIMIT 1 FOR UPDATE").await?;
-    scoop.resume(PauseTarget::Everything).await?;
+    scoop.operate().pauses().resume(PauseTarget::Everything).await?;
     talks.gate.open(3);
     eventually("all but the locked one have ended", async || {
         in_phase(&scoop, RunPhase::Committed).await.is_ok_and(|count| count == 4)
@@ -187,12 +187,12 @@ async fn parked_runs_of_a_paused_topic_leave_the_place_to_others() -> Result<()>
         sqlx::query_scalar(parked).fetch_one(db.pool()).await.is_ok_and(|count: i64| count == 4)
     })
     .await;
-    scoop.pause(PauseTarget::topic("locked.call")).await?;
+    scoop.operate().pauses().pause(PauseTarget::topic("locked.call")).await?;
     talks.gate.open(2);
     for run in [first, behind] {
         assert_eq!(run.ends().await?, Outcome::Committed);
     }
-    scoop.resume(PauseTarget::topic("locked.call")).await?;
+    scoop.operate().pauses().resume(PauseTarget::topic("locked.call")).await?;
     talks.gate.open(3);
     for run in calls {
         assert_eq!(run.ends().await?, Outcome::Committed);

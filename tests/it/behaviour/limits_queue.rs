@@ -95,7 +95,7 @@ fn jobs() -> PauseTarget {
 /// A program whose jobs wait.
 async fn paused(db: &Database) -> Result<Scoop> {
     let scoop = db.scoop().only::<Jobs>().only::<Projects>().start().await?;
-    assert!(scoop.pause(jobs()).await?.in_force);
+    assert!(scoop.operate().pauses().pause(jobs()).await?.in_force);
     Ok(scoop)
 }
 
@@ -144,7 +144,7 @@ async fn length_of_a_queue_is_counted_up_to_its_limit() -> Result<()> {
         client.operate().handlers().queues().await?
     );
     assert_eq!(client.operate().handlers().queues_of(&handlers[1..]).await?, []);
-    scoop.resume(jobs()).await?;
+    scoop.operate().pauses().resume(jobs()).await?;
     eventually("they have ended", async || db.unfinished().await == 0).await;
     let [queue] = &client.operate().handlers().queues().await?[..] else { panic!("one queue has a limit") };
     assert_eq!(queue.waiting, 0);
@@ -158,7 +158,7 @@ async fn queue_with_room_is_not_nearly_full() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<KeyedJobs>().start().await?;
     let keyed_jobs = PauseTarget::handler("queued-keyed-jobs");
-    scoop.pause(&keyed_jobs).await?;
+    scoop.operate().pauses().pause(&keyed_jobs).await?;
     for _ in 0..3 {
         scoop.launch(KeyedJob { key: 1 }).await?;
     }
@@ -188,7 +188,7 @@ async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
     assert_eq!(limit_of(scoop.launch(Job).unique("a").await), 5);
     assert_eq!(limit_of(db.client().launch(Job).await), 5);
     assert_eq!(db.unfinished().await, 5);
-    scoop.resume(jobs()).await?;
+    scoop.operate().pauses().resume(jobs()).await?;
     for job in all {
         assert_eq!(job.ends().await?, Outcome::Committed);
     }
@@ -239,7 +239,7 @@ async fn launch_that_waits_for_room_is_admitted_when_a_worker_claims() -> Result
     let all =
         tokio::spawn(scoop.launch_all([Job, Job]).wait_for_room(Duration::from_secs(600)).into_future());
     assert_eq!(db.unfinished().await, 5);
-    scoop.resume(jobs()).await?;
+    scoop.operate().pauses().resume(jobs()).await?;
     let (job, untyped) = (waits.await.unwrap()?, untyped.await.unwrap()?);
     for job in [vec![job, untyped], all.await.unwrap()?].concat() {
         assert_eq!(job.ends().await?, Outcome::Committed);
@@ -285,13 +285,13 @@ async fn delayed_run_takes_no_room_before_it_is_due() -> Result<()> {
 async fn parked_run_takes_room() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<KeyedJobs>().start().await?;
-    assert!(scoop.pause(PauseTarget::Handler("queued-keyed-jobs".into())).await?.in_force);
+    assert!(scoop.operate().pauses().pause(PauseTarget::Handler("queued-keyed-jobs".into())).await?.in_force);
     for _ in 0..4 {
         scoop.launch(KeyedJob { key: 1 }).await?;
     }
     let refused = scoop.launch(KeyedJob { key: 2 }).await.map(drop);
     assert!(matches!(&refused, Err(RuntimeError::QueueFull { limit: 4, .. })), "{refused:?}");
-    scoop.resume(PauseTarget::Handler("queued-keyed-jobs".into())).await?;
+    scoop.operate().pauses().resume(PauseTarget::Handler("queued-keyed-jobs".into())).await?;
     let last = scoop.launch(KeyedJob { key: 2 }).wait_for_room(Duration::from_secs(600)).await?;
     assert_eq!(last.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;

@@ -59,7 +59,7 @@ async fn client(db: &Database) -> Scoop {
 /// A program whose items wait.
 async fn paused(db: &Database) -> Result<Scoop> {
     let scoop = db.scoop().only::<Items>().start().await?;
-    assert!(scoop.pause(PauseTarget::Everything).await?.in_force);
+    assert!(scoop.operate().pauses().pause(PauseTarget::Everything).await?.in_force);
     Ok(scoop)
 }
 
@@ -171,7 +171,7 @@ async fn leases_that_no_program_writes_count_for_nothing() -> Result<()> {
 async fn client_learns_of_a_limit_and_of_its_end() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<AnyItems>().start().await?;
-    assert!(scoop.pause(PauseTarget::Everything).await?.in_force);
+    assert!(scoop.operate().pauses().pause(PauseTarget::Everything).await?.in_force);
     let client = self::client(&db).await;
     for _ in 0..3 {
         client.launch(Item).await?;

@@ -462,11 +462,11 @@ mod of_a_request {
         let proxy = Proxy::new(b"COMMIT\0", Cut::Answer);
         let client = Scoop::builder().postgres(proxy.pool(&db).await?).client().await?;
         proxy.arm();
-        let retired = client.retire_handler("root-topic", "asked-handler").await;
+        let retired = client.operate().handlers().retire("root-topic", "asked-handler").await;
         let Err(error) = retired else { panic!("its answer came: {retired:?}") };
         assert!(error.may_have_happened(), "{error:?}");
         assert!(error.to_string().contains("may have taken effect"), "{error}");
-        assert!(!client.retire_handler("root-topic", "asked-handler").await?.was_registered);
+        assert!(!client.operate().handlers().retire("root-topic", "asked-handler").await?.was_registered);
         Ok(())
     }
 }

@@ -53,16 +53,18 @@ async fn end_with_a_missing_row(looks: bool) -> Result<Outcome> {
     db.execute("CREATE TABLE public.taken AS SELECT * FROM scoop.ended_run").await;
     db.execute("DELETE FROM scoop.ended_run").await;
     gate.open(2);
-    eventually("the parent is stuck", async || scoop.stuck_runs().await.is_ok_and(|runs| runs.len() == 1))
-        .await;
-    let stuck = scoop.stuck_runs().await?.remove(0);
+    eventually("the parent is stuck", async || {
+        scoop.operate().failures().stuck().await.is_ok_and(|runs| runs.len() == 1)
+    })
+    .await;
+    let stuck = scoop.operate().failures().stuck().await?.remove(0);
     let child: Uuid = sqlx::query_scalar("SELECT id FROM public.taken").fetch_one(db.pool()).await?;
     let expected = format!("run {child} of hierarchy {} has begun, and has no row", parent.id());
     assert!(stuck.reason.contains(&expected), "{stuck:?}");
     assert_eq!(stuck.handler, "missing-ends-parent");
 
     db.execute("INSERT INTO scoop.ended_run SELECT * FROM public.taken").await;
-    scoop.retry(stuck.id()).await?;
+    scoop.operate().failures().retry(stuck.id()).await?;
     let outcome = parent.ends().await?;
     let undone = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLED_BACK' AND coroutine_name = 'missing-ends-undone'";
     assert_eq!(db.number(undone).await, i64::from(!looks));
@@ -92,7 +94,7 @@ async fn wait_and_requests_about_a_hierarchy_whose_end_is_missing_fail() -> Resu
     db.execute("DELETE FROM scoop.ended_run").await;
     let answers = [
         scoop.find(root.id()).await?.wait().await.map(drop),
-        scoop.relaunch(root.id(), "again").await.map(drop),
+        scoop.operate().runs().relaunch(root.id(), "again").await.map(drop),
         scoop.rollback(root.id(), "wrong").await.map(drop),
     ];
     for answer in answers {

@@ -45,16 +45,19 @@ async fn id_of_a_run_is_the_same_in_all_results_and_requests() -> Result<()> {
     assert!(tree.to_string().contains(&format!("run {run}")), "{tree}");
 
     // From a log as text, or as a UUID.
-    assert_eq!(scoop.retry(run).await?, RepairAnswer::NotFailed);
-    assert_eq!(scoop.retry(run.to_string().parse::<RunId>()?).await?, RepairAnswer::NotFailed);
-    assert_eq!(scoop.retry(run.uuid()).await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.operate().failures().retry(run).await?, RepairAnswer::NotFailed);
+    assert_eq!(
+        scoop.operate().failures().retry(run.to_string().parse::<RunId>()?).await?,
+        RepairAnswer::NotFailed
+    );
+    assert_eq!(scoop.operate().failures().retry(run.uuid()).await?, RepairAnswer::NotFailed);
     assert_eq!(scoop.cancel(run, "too late").await?, CancelAnswer::NothingToDo);
     assert_eq!(scoop.cancel(run.uuid(), "again").await?, CancelAnswer::AlreadyRequested);
     assert_eq!(scoop.cancel(order.id(), "all of it").await?, CancelAnswer::NothingToDo);
     let found = scoop.find(order.id().to_string().parse::<HierarchyId>()?).await?;
     assert_eq!(found.id(), order.id());
     assert_eq!(scoop.find(order.id().uuid()).await?.id(), order.id());
-    assert!(scoop.interventions(order.id()).await?.is_empty());
+    assert!(scoop.operate().failures().interventions(order.id()).await?.is_empty());
     Ok(())
 }
 
@@ -62,7 +65,7 @@ async fn id_of_a_run_is_the_same_in_all_results_and_requests() -> Result<()> {
 async fn id_of_a_hierarchy_where_a_run_is_wanted_is_refused_with_the_run() -> Result<()> {
     let (_db, scoop, order) = committed().await?;
     let run = order.tree().await?.roots()[0].id();
-    let error = scoop.retry(order.id().uuid()).await.expect_err("it is no run");
+    let error = scoop.operate().failures().retry(order.id().uuid()).await.expect_err("it is no run");
     let RuntimeError::WrongId { id, named: Named::Hierarchy { runs }, .. } = &error else {
         panic!("{error}")
     };
@@ -71,8 +74,8 @@ async fn id_of_a_hierarchy_where_a_run_is_wanted_is_refused_with_the_run() -> Re
         format!("{} is the hierarchy that begins with run {run} of `checkout`; use {run}", order.id());
     assert_eq!(error.to_string(), expected);
     for error in [
-        refusal(scoop.skip(order.id().uuid(), "").await),
-        refusal(scoop.resolve(order.id().uuid(), "").await),
+        refusal(scoop.operate().failures().skip(order.id().uuid(), "").await),
+        refusal(scoop.operate().failures().resolve(order.id().uuid(), "").await),
     ] {
         assert_eq!(error, expected);
     }
@@ -87,12 +90,12 @@ async fn id_of_a_message_is_refused_with_its_runs() -> Result<()> {
     let is = format!(
         "{message} is the message of hierarchy {hierarchy} that run {root} of `checkout` handles; use "
     );
-    assert_eq!(refusal(scoop.retry(message).await), format!("{is}{root}"));
+    assert_eq!(refusal(scoop.operate().failures().retry(message).await), format!("{is}{root}"));
     let either = format!("{is}{root} for the run, or {hierarchy} for all of the hierarchy");
     assert_eq!(refusal(scoop.cancel(message, "").await), either);
     assert_eq!(refusal(scoop.rollback(message, "").await), either);
     assert_eq!(refusal(scoop.find(message).await.map(|_| ())), format!("{is}{hierarchy}"));
-    assert_eq!(refusal(scoop.interventions(message).await), format!("{is}{hierarchy}"));
+    assert_eq!(refusal(scoop.operate().failures().interventions(message).await), format!("{is}{hierarchy}"));
 
     let child = &tree.roots()[0].children;
     let run_of = |handler: &str| child.iter().find(|run| run.handler == handler).expect("it ran").id();
@@ -100,7 +103,10 @@ async fn id_of_a_message_is_refused_with_its_runs() -> Result<()> {
     let is = format!(
         "{message} is the message of hierarchy {hierarchy} that run {mail} of `mail` and run {stock} of `stock` handle"
     );
-    assert_eq!(refusal(scoop.retry(message).await), format!("{is}; use the id of a run"));
+    assert_eq!(
+        refusal(scoop.operate().failures().retry(message).await),
+        format!("{is}; use the id of a run")
+    );
     assert_eq!(refusal(scoop.cancel(message, "").await), format!("{is}; use {hierarchy}"));
     Ok(())
 }
@@ -111,7 +117,7 @@ async fn id_of_a_run_where_a_hierarchy_is_wanted_is_refused_with_the_hierarchy()
     let (run, hierarchy) = (order.tree().await?.roots()[0].id(), order.id());
     let expected = format!("{run} is a run of `checkout` in hierarchy {hierarchy}; use {hierarchy}");
     assert_eq!(refusal(scoop.find(run.uuid()).await.map(|_| ())), expected);
-    assert_eq!(refusal(scoop.interventions(run.uuid()).await), expected);
+    assert_eq!(refusal(scoop.operate().failures().interventions(run.uuid()).await), expected);
     Ok(())
 }
 
@@ -124,7 +130,7 @@ async fn pending_run_is_found_by_its_id() -> Result<()> {
     let expected = format!("{run} is a run of `checkout` in hierarchy {id}; use {id}", id = order.id());
     assert_eq!(refusal(scoop.find(run.uuid()).await.map(|_| ())), expected);
     let message = format!("that run {run} of `checkout` handles; use {run}");
-    assert!(refusal(scoop.retry(order.message_id()).await).ends_with(&message));
+    assert!(refusal(scoop.operate().failures().retry(order.message_id()).await).ends_with(&message));
     assert_eq!(scoop.cancel(run, "never mind").await?, CancelAnswer::Accepted);
     Ok(())
 }
@@ -133,9 +139,9 @@ async fn pending_run_is_found_by_its_id() -> Result<()> {
 async fn unknown_id_is_refused() -> Result<()> {
     let (_db, scoop, _) = committed().await?;
     let unknown = Uuid::new_v4();
-    let runs = [scoop.retry(unknown).await.err(), scoop.cancel(unknown, "").await.err()];
+    let runs = [scoop.operate().failures().retry(unknown).await.err(), scoop.cancel(unknown, "").await.err()];
     assert!(runs.iter().all(|error| matches!(error, Some(RuntimeError::NoSuchRun { id }) if *id == unknown)));
-    let missing = scoop.interventions(unknown).await;
+    let missing = scoop.operate().failures().interventions(unknown).await;
     assert!(matches!(missing, Err(RuntimeError::NoSuchMessage { id }) if id == unknown), "{missing:?}");
     Ok(())
 }

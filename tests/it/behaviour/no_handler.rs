@@ -113,19 +113,6 @@ async fn required_handler_present_launch_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn message_launched_once_before_its_handler_was_retired_is_found_again() -> Result<()> {
-    let db = Database::new().await;
-    let scoop = db.start((Charger,)).await?;
-    let first = scoop.launch(Charge).unique("7").await?;
-    assert_eq!(first.ends().await?, Outcome::Committed);
-    scoop.retire_handler("no-handler.charge", "no-handler-charger").await?;
-    assert_eq!(scoop.launch(Charge).unique("7").await?.id(), first.id());
-    is_refused(scoop.launch(Charge).unique("8").await, &[]);
-    scoop.shutdown().await?;
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn required_handler_missing_step_fails_and_launches_nothing() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.start((Biller,)).await?;

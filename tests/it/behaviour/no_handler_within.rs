@@ -1,4 +1,4 @@
-//! Messages without a handler that are launched in a transaction.
+//! Messages without a handler that are launched in a transaction, or after the retirement of their handler.
 
 use super::*;
 use crate::support::Database;
@@ -28,6 +28,25 @@ impl Biller {
         }
         Ok(())
     }
+}
+
+handler! {
+    Charger: "within-charger" on Charge;
+    step "charge" charge => done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_launched_once_before_its_handler_was_retired_is_found_again() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.start((Charger,)).await?;
+    let first = scoop.launch(Charge).unique("7").await?;
+    assert_eq!(first.ends().await?, Outcome::Committed);
+    scoop.operate().handlers().retire("within.charge", "within-charger").await?;
+    assert_eq!(scoop.launch(Charge).unique("7").await?.id(), first.id());
+    let refused = scoop.launch(Charge).unique("8").await;
+    assert!(matches!(refused, Err(RuntimeError::NoHandler { topic, .. }) if topic == "within.charge"));
+    scoop.shutdown().await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -143,17 +143,25 @@ async fn step_in_progress_ends_and_the_next_one_begins_after_the_resume() -> Res
     let Shop { db: _db, gate, notes, scoop, .. } = Shop::open().await?;
     let order = scoop.launch(Order { fails: false }).await?;
     gate.arrivals(1).await;
-    let paused = scoop.pause(parcels()).reason("the lorry is broken").source("ann").await?;
+    let paused =
+        scoop.operate().pauses().pause(parcels()).reason("the lorry is broken").source("ann").await?;
     assert!(paused.in_force && paused.is_known && paused.unacknowledged.is_empty(), "{paused}");
     assert!(paused.running == 1 && !paused.is_drained(), "{paused}");
     gate.open(1);
-    let paused = scoop.pause(parcels()).reason("the lorry is broken").source("ann").drain(LONG).await?;
+    let paused = scoop
+        .operate()
+        .pauses()
+        .pause(parcels())
+        .reason("the lorry is broken")
+        .source("ann")
+        .drain(LONG)
+        .await?;
     assert!(paused.is_drained(), "{paused}");
     let tree = order.comes_to(is_paused("pausable-parcels")).await?;
     assert!(tree.to_string().contains("saga `pausable-parcels` is paused by ann since 2"), "{tree}");
     assert_eq!(notes.all(), ["pack", "load"]);
-    assert_eq!(scoop.resume(parcels()).await?, Some(paused.pause));
-    assert_eq!(scoop.resume(parcels()).await?, None);
+    assert_eq!(scoop.operate().pauses().resume(parcels()).await?, Some(paused.pause));
+    assert_eq!(scoop.operate().pauses().resume(parcels()).await?, None);
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["pack", "load", "deliver", "close"]);
     scoop.shutdown().await?;
@@ -165,7 +173,13 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
     let Shop { db, gate, notes, scoop } = Shop::open().await?;
     gate.open(10);
     let client = db.client();
-    client.pause(PauseTarget::topic("paused.parcel")).source("ann").reason("stocktaking").await?;
+    client
+        .operate()
+        .pauses()
+        .pause(PauseTarget::topic("paused.parcel"))
+        .source("ann")
+        .reason("stocktaking")
+        .await?;
     let own = scoop.launch(Parcel { fails: false }).await?;
     let foreign = client.launch(Parcel { fails: false }).await?;
     // Another handler is not delayed, up to the child that waits.
@@ -175,7 +189,7 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
 
     let run = client.operate().runs().explain(own.id()).await?.runs.remove(0);
     let WaitReason::Pause { pauses } = &run.reason else { panic!("{run:?}") };
-    assert_eq!(*pauses, client.pauses().await?);
+    assert_eq!(*pauses, client.operate().pauses().list().await?);
     let [Pause { target, reason, source, until: None, .. }] = &pauses[..] else { panic!("{run:?}") };
     assert_eq!(*target, PauseTarget::topic("paused.parcel"));
     assert_eq!((reason.as_deref(), &**source), (Some("stocktaking"), "ann"));
@@ -189,7 +203,7 @@ async fn launches_of_this_and_other_programs_wait_and_say_why() -> Result<()> {
     assert_eq!(page.runs.len(), 3);
     assert!(page.runs.iter().all(|run| run.phase == RunPhase::Pending));
 
-    client.resume(PauseTarget::topic("paused.parcel")).await?;
+    client.operate().pauses().resume(PauseTarget::topic("paused.parcel")).await?;
     for handle in [own, foreign, order] {
         assert_eq!(handle.ends().await?, Outcome::Committed);
     }
@@ -204,16 +218,16 @@ async fn pause_is_in_force_in_all_processes_when_the_call_returns() -> Result<()
     gate.open(1_000);
     let parcel = || Parcel { fails: false };
     for round in 0..5 {
-        let paused = db.client().pause(parcels()).await?;
+        let paused = db.client().operate().pauses().pause(parcels()).await?;
         assert!(paused.in_force && paused.unacknowledged.is_empty(), "{paused}");
-        assert!(scoop.pause(parcels()).drain(LONG).await?.is_drained());
+        assert!(scoop.operate().pauses().pause(parcels()).drain(LONG).await?.is_drained());
         let begun = notes.all().len();
         let waiting = scoop.launch_all((0..20).map(|_| parcel())).await?;
         for handle in &waiting {
             handle.comes_to(is_paused("pausable-parcels")).await?;
         }
         assert_eq!(notes.all().len(), begun, "no step has begun in round {round}");
-        others[round % 2].resume(parcels()).await?;
+        others[round % 2].operate().pauses().resume(parcels()).await?;
         for handle in waiting {
             assert_eq!(handle.ends().await?, Outcome::Committed);
         }
@@ -229,12 +243,12 @@ async fn parent_of_a_paused_saga_rests_until_the_resume() -> Result<()> {
     let Shop { db: _db, gate, notes, scoop, .. } = Shop::open().await?;
     let order = scoop.launch(Order { fails: false }).await?;
     gate.arrivals(1).await;
-    let paused = scoop.pause(PauseTarget::saga::<Orders>()).drain(LONG).await?;
+    let paused = scoop.operate().pauses().pause(PauseTarget::saga::<Orders>()).drain(LONG).await?;
     assert!(paused.is_drained(), "{paused}");
     gate.open(1);
     order.comes_to(is_paused("pausable-orders")).await?;
     assert_eq!(notes.all(), ["pack", "load", "deliver"]);
-    scoop.resume(PauseTarget::saga::<Orders>()).await?;
+    scoop.operate().pauses().resume(PauseTarget::saga::<Orders>()).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -246,11 +260,11 @@ async fn rollback_of_a_paused_saga_rests_and_that_of_its_parent_waits() -> Resul
     let order = scoop.launch(Order { fails: false }).await?;
     gate.open(1);
     assert_eq!(order.ends().await?, Outcome::Committed);
-    scoop.pause(parcels()).await?;
+    scoop.operate().pauses().pause(parcels()).await?;
     scoop.rollback(order.id(), "it came back").await?;
     order.comes_to(is_paused("pausable-parcels")).await?;
     assert_eq!(notes.all().len(), 4, "no compensation has begun: {:?}", notes.all());
-    scoop.resume(parcels()).await?;
+    scoop.operate().pauses().resume(parcels()).await?;
     assert!(matches!(order.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(notes.all()[4..], ["unload", "unpack"]);
     scoop.shutdown().await?;
@@ -262,12 +276,12 @@ async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<
     let Shop { db: _db, notes, scoop, .. } = Shop::open().await?;
     let bill = scoop.launch(Bill).await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
-    scoop.pause(PauseTarget::Everything).await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).await?;
     let [awaiting] = &scoop.operate().runs().explain(bill.id()).await?.runs[..] else {
         panic!("there is one run")
     };
     assert!(matches!(awaiting.reason, WaitReason::Signal { .. }), "{awaiting}");
-    assert_eq!(awaiting.pauses, scoop.pauses().await?);
+    assert_eq!(awaiting.pauses, scoop.operate().pauses().list().await?);
     let text = awaiting.to_string();
     assert!(text.contains("No step of it begins now: everything is paused by scoop since 2"), "{text}");
     assert!(text.ends_with(" Also, `resume` has to end the pause of everything."), "{text}");
@@ -278,7 +292,7 @@ async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<
     };
     assert!(matches!(reached.reason, WaitReason::Pause { .. }), "{reached}");
     assert_eq!(notes.all(), [""; 0]);
-    scoop.resume(PauseTarget::Everything).await?;
+    scoop.operate().pauses().resume(PauseTarget::Everything).await?;
     assert_eq!(bill.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -287,14 +301,14 @@ async fn signal_reaches_a_paused_run_which_goes_on_after_the_resume() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_and_overdue_runs_give_up_at_the_resume() -> Result<()> {
     let Shop { db, notes, scoop, .. } = Shop::open().await?;
-    scoop.pause(parcels()).await?;
+    scoop.operate().pauses().pause(parcels()).await?;
     let cancelled = scoop.launch(Parcel { fails: false }).await?;
     let overdue = scoop.launch(Parcel { fails: false }).deadline(Duration::from_millis(20)).await?;
     scoop.cancel(cancelled.id(), "not wanted").await?;
     cancelled.comes_to(|tree| tree.roots().iter().all(|run| run.giving_up)).await?;
     let late = db.time().await + Duration::from_millis(20);
     eventually("the deadline is over", async || db.time().await > late).await;
-    scoop.resume(parcels()).await?;
+    scoop.operate().pauses().resume(parcels()).await?;
     for handle in [cancelled, overdue] {
         assert!(matches!(handle.ends().await?, Outcome::RolledBack(_)));
     }
@@ -307,14 +321,14 @@ async fn cancelled_and_overdue_runs_give_up_at_the_resume() -> Result<()> {
 async fn limit_ends_the_pause_by_itself() -> Result<()> {
     let Shop { db: _db, gate, scoop, .. } = Shop::open().await?;
     gate.open(1);
-    let paused = scoop.pause(parcels()).for_at_most(NEVER).await?;
+    let paused = scoop.operate().pauses().pause(parcels()).for_at_most(NEVER).await?;
     assert!(paused.pause.until.is_some(), "{paused}");
     let parcel = scoop.launch(Parcel { fails: false }).await?;
     let text = scoop.operate().runs().explain(parcel.id()).await?.to_string();
     assert!(text.ends_with("ends the pause of saga `pausable-parcels`, or at that time."), "{text}");
-    scoop.pause(parcels()).for_at_most(Duration::from_millis(20)).await?;
+    scoop.operate().pauses().pause(parcels()).for_at_most(Duration::from_millis(20)).await?;
     assert_eq!(parcel.ends().await?, Outcome::Committed);
-    assert_eq!(scoop.pauses().await?, []);
+    assert_eq!(scoop.operate().pauses().list().await?, []);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -322,7 +336,7 @@ async fn limit_ends_the_pause_by_itself() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pause_that_would_end_at_once_is_refused() -> Result<()> {
     let Shop { db: _db, scoop, .. } = Shop::open().await?;
-    let Err(refused) = scoop.pause(parcels()).for_at_most(Duration::ZERO).await else {
+    let Err(refused) = scoop.operate().pauses().pause(parcels()).for_at_most(Duration::ZERO).await else {
         panic!("it is paused")
     };
     assert_eq!(
@@ -330,9 +344,12 @@ async fn pause_that_would_end_at_once_is_refused() -> Result<()> {
         "a pause for 0 ms would end at once; write `.for_at_most(Duration::from_millis(1))` or more, or leave it out: then the \
          pause lasts until `resume` ends it"
     );
-    assert_eq!(scoop.pauses().await?, []);
-    scoop.pause(parcels()).for_at_most(Duration::from_millis(1)).await?;
-    eventually("it has ended", async || scoop.pauses().await.is_ok_and(|pauses| pauses.is_empty())).await;
+    assert_eq!(scoop.operate().pauses().list().await?, []);
+    scoop.operate().pauses().pause(parcels()).for_at_most(Duration::from_millis(1)).await?;
+    eventually("it has ended", async || {
+        scoop.operate().pauses().list().await.is_ok_and(|pauses| pauses.is_empty())
+    })
+    .await;
     scoop.shutdown().await?;
     Ok(())
 }
@@ -341,23 +358,24 @@ async fn pause_that_would_end_at_once_is_refused() -> Result<()> {
 async fn pauses_survive_restarts_and_add_up() -> Result<()> {
     let Shop { db, gate, notes, scoop } = Shop::open().await?;
     gate.open(1);
-    scoop.pause(parcels()).source("ann").await?;
-    scoop.pause(PauseTarget::Everything).source("bob").await?;
+    scoop.operate().pauses().pause(parcels()).source("ann").await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).source("bob").await?;
     let parcel = scoop.launch(Parcel { fails: false }).await?;
     scoop.shutdown().await?;
     // A pause can be ended while no process lives.
     let client = db.client();
-    client.resume(parcels()).await?;
-    let again = client.pause(PauseTarget::Everything).source("bob").reason("an audit").await?;
+    client.operate().pauses().resume(parcels()).await?;
+    let again =
+        client.operate().pauses().pause(PauseTarget::Everything).source("bob").reason("an audit").await?;
     assert!(again.is_drained(), "{again}");
     let scoop = start(&db, &gate, &notes).await?;
-    let pauses = scoop.pauses().await?;
+    let pauses = scoop.operate().pauses().list().await?;
     assert_eq!(pauses, [again.pause]);
     assert_eq!(pauses[0].reason.as_deref(), Some("an audit"));
     let tree = parcel.tree().await?;
     assert_eq!(tree.roots()[0].pauses, pauses);
     assert_eq!(notes.all(), [""; 0]);
-    scoop.resume(PauseTarget::Everything).await?;
+    scoop.operate().pauses().resume(PauseTarget::Everything).await?;
     eventually("the parcel is delivered", async || notes.all() == ["load", "deliver"]).await;
     scoop.shutdown().await?;
     Ok(())
@@ -370,13 +388,17 @@ async fn text_of_more_than_a_thousand_characters_is_refused() -> Result<()> {
     let is_refused = |error: &RuntimeError| {
         let RuntimeError::PauseText { chars: 1_001, chars_max: 1_000, .. } = error else { panic!("{error}") };
     };
-    is_refused(&scoop.pause(parcels()).reason(text(1_001)).await.expect_err("it is refused"));
-    is_refused(&scoop.pause(parcels()).source(text(1_001)).await.expect_err("it is refused"));
-    assert_eq!(scoop.pauses().await?, []);
-    scoop.pause(parcels()).reason(text(1_000)).source(text(1_000)).await?;
-    is_refused(&scoop.resume(parcels()).reason(text(1_001)).await.unwrap_err());
-    is_refused(&scoop.resume(parcels()).source(text(1_001)).await.unwrap_err());
-    scoop.resume(parcels()).await?;
+    is_refused(
+        &scoop.operate().pauses().pause(parcels()).reason(text(1_001)).await.expect_err("it is refused"),
+    );
+    is_refused(
+        &scoop.operate().pauses().pause(parcels()).source(text(1_001)).await.expect_err("it is refused"),
+    );
+    assert_eq!(scoop.operate().pauses().list().await?, []);
+    scoop.operate().pauses().pause(parcels()).reason(text(1_000)).source(text(1_000)).await?;
+    is_refused(&scoop.operate().pauses().resume(parcels()).reason(text(1_001)).await.unwrap_err());
+    is_refused(&scoop.operate().pauses().resume(parcels()).source(text(1_001)).await.unwrap_err());
+    scoop.operate().pauses().resume(parcels()).await?;
     scoop.shutdown().await?;
     Ok(())
 }
@@ -385,15 +407,15 @@ async fn text_of_more_than_a_thousand_characters_is_refused() -> Result<()> {
 async fn impossible_name_is_refused_and_unknown_one_is_reported() -> Result<()> {
     let Shop { db: _db, scoop, .. } = Shop::open().await?;
     for name in ["", "a\0b", &"a".repeat(256)] {
-        let Err(error) = scoop.pause(PauseTarget::handler(name)).await else {
+        let Err(error) = scoop.operate().pauses().pause(PauseTarget::handler(name)).await else {
             panic!("{name:?} is possible")
         };
         assert!(matches!(error, RuntimeError::PauseTarget { .. }), "{error}");
     }
-    assert!(scoop.is_registered(&parcels()).await?);
-    assert!(scoop.is_registered(&PauseTarget::topic("paused.order")).await?);
-    assert!(!scoop.is_registered(&PauseTarget::topic("paused.orders")).await?);
-    let paused = scoop.pause(PauseTarget::handler("pausable-parcel")).await?;
+    assert!(scoop.operate().pauses().is_registered(&parcels()).await?);
+    assert!(scoop.operate().pauses().is_registered(&PauseTarget::topic("paused.order")).await?);
+    assert!(!scoop.operate().pauses().is_registered(&PauseTarget::topic("paused.orders")).await?);
+    let paused = scoop.operate().pauses().pause(PauseTarget::handler("pausable-parcel")).await?;
     assert!(!paused.is_known, "{paused}");
     assert!(paused.to_string().contains("no handler was ever registered that it covers"), "{paused}");
     scoop.shutdown().await?;
@@ -432,7 +454,7 @@ impl Trips {
 async fn renamed_saga_stays_paused_under_all_its_names() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.start((FormerTrips,)).await?;
-    scoop.pause(PauseTarget::saga::<FormerTrips>()).await?;
+    scoop.operate().pauses().pause(PauseTarget::saga::<FormerTrips>()).await?;
     let former = scoop.launch(Trip).await?;
     scoop.shutdown().await?;
     let scoop = db.start((Trips,)).await?;
@@ -443,16 +465,16 @@ async fn renamed_saga_stays_paused_under_all_its_names() -> Result<()> {
         assert!(matches!(run.reason, WaitReason::Pause { .. }), "{run}");
     }
     // A retired saga stays paused, too.
-    scoop.retire_handler("paused.trip", "pausable-trips").await?;
-    let again = scoop.pause(PauseTarget::saga::<Trips>()).await?;
+    scoop.operate().handlers().retire("paused.trip", "pausable-trips").await?;
+    let again = scoop.operate().pauses().pause(PauseTarget::saga::<Trips>()).await?;
     assert!(again.is_known, "{again}");
-    assert!(scoop.resume(PauseTarget::saga::<FormerTrips>()).await?.is_some());
+    assert!(scoop.operate().pauses().resume(PauseTarget::saga::<FormerTrips>()).await?.is_some());
     for trip in [&former, &renamed] {
         let run = scoop.operate().runs().explain(trip.id()).await?.runs.remove(0);
         let WaitReason::Pause { pauses } = &run.reason else { panic!("{run}") };
         assert_eq!(*pauses, std::slice::from_ref(&again.pause));
     }
-    scoop.resume(PauseTarget::saga::<Trips>()).await?;
+    scoop.operate().pauses().resume(PauseTarget::saga::<Trips>()).await?;
     for trip in [former, renamed] {
         assert_eq!(trip.ends().await?, Outcome::Committed);
     }
@@ -481,12 +503,12 @@ async fn schedule_of_a_paused_saga_stands_still() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = db.start((Beats { notes: notes.clone() },)).await?;
     eventually("it beats", async || notes.all().len() > 1).await;
-    let paused = scoop.pause(PauseTarget::saga::<Beats>()).drain(LONG).await?;
+    let paused = scoop.operate().pauses().pause(PauseTarget::saga::<Beats>()).drain(LONG).await?;
     assert!(paused.is_drained(), "{paused}");
     let (before, until) = (notes.all().len(), db.time().await + Duration::from_millis(300));
     eventually("many beats are due", async || db.time().await > until).await;
     assert_eq!(notes.all().len(), before);
-    scoop.resume(PauseTarget::saga::<Beats>()).await?;
+    scoop.operate().pauses().resume(PauseTarget::saga::<Beats>()).await?;
     // Those before were perhaps launched before the pause.
     let until = u64::try_from(until.duration_since(std::time::SystemTime::UNIX_EPOCH)?.as_micros())?;
     let all = || notes.all().iter().map(|due| due.parse().unwrap()).collect::<Vec<u64>>();
@@ -538,12 +560,12 @@ async fn command_is_decided_after_the_resume() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Decider<PayIn>>().poll_interval(NEVER).start().await?;
     let decider = PauseTarget::saga::<Decider<PayIn>>();
-    scoop.pause(decider.clone()).await?;
+    scoop.operate().pauses().pause(decider.clone()).await?;
     let sent = scoop.send(PayIn { cents: 7 }).await?;
     let page = scoop.operate().runs().list().waiting_for(WaitKind::Pause).await?;
     assert_eq!(page.runs.len(), 1);
     assert_eq!(scoop.entity::<Till>(1).await?.version, 0);
-    scoop.resume(&decider).await?;
+    scoop.operate().pauses().resume(&decider).await?;
     assert_eq!(sent.decision().await?, Decision::Accepted(PaidIn { cents: 7 }));
     scoop.shutdown().await?;
     Ok(())
@@ -580,16 +602,16 @@ async fn set_for_a_paused_saga_is_collected_and_waits() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = db.scoop().only::<Pairs>().provide(Pairs { notes: notes.clone() }).poll_interval(NEVER);
     let scoop = scoop.start().await?;
-    scoop.pause(PauseTarget::saga::<Pairs>()).await?;
+    scoop.operate().pauses().pause(PauseTarget::saga::<Pairs>()).await?;
     let left = scoop.launch(Left { pair: "seven".into() }).await?;
     assert_eq!(left.ends().await?, Outcome::Committed);
     let right = scoop.launch(Right { pair: "seven".into() }).await?;
     assert_eq!(right.ends().await?, Outcome::Committed);
-    assert!(scoop.waiting_members().await?.is_empty());
+    assert!(scoop.operate().runs().waiting_members().await?.is_empty());
     let page = scoop.operate().runs().list().waiting_for(WaitKind::Pause).await?;
     let [set] = &page.runs[..] else { panic!("{page:?}") };
     assert_eq!((&*set.handler, notes.all().len()), ("pausable-pairs", 0));
-    scoop.resume(PauseTarget::saga::<Pairs>()).await?;
+    scoop.operate().pauses().resume(PauseTarget::saga::<Pairs>()).await?;
     assert_eq!(scoop.find(set.hierarchy).await?.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["seven"]);
     scoop.shutdown().await?;

@@ -196,7 +196,14 @@ async fn begun_runs_finish_and_new_ones_wait() -> Result<()> {
     office.orders.gate.arrivals(1).await;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
     for target in [PauseTarget::saga::<Orders>(), PauseTarget::topic("new-runs.bill")] {
-        let paused = scoop.pause(target).new_runs_only().reason("stocktaking").source("ann").await?;
+        let paused = scoop
+            .operate()
+            .pauses()
+            .pause(target)
+            .new_runs_only()
+            .reason("stocktaking")
+            .source("ann")
+            .await?;
         assert!(
             paused.in_force && paused.pause.new_runs_only && paused.unacknowledged.is_empty(),
             "{paused}"
@@ -220,11 +227,11 @@ async fn begun_runs_finish_and_new_ones_wait() -> Result<()> {
         assert!(run.to_string().contains("is paused for new runs only by ann"), "{run}");
     }
     assert_eq!(scoop.operate().runs().list().waiting_for(WaitKind::Pause).await?.runs.len(), 2);
-    scoop.resume(PauseTarget::saga::<Orders>()).await?;
-    scoop.resume(PauseTarget::topic("new-runs.bill")).await?;
+    scoop.operate().pauses().resume(PauseTarget::saga::<Orders>()).await?;
+    scoop.operate().pauses().resume(PauseTarget::topic("new-runs.bill")).await?;
     assert_eq!(late.ends().await?, Outcome::Committed);
     late_bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
-    assert!(scoop.ended_pauses().limit(2).await?.iter().all(|ended| ended.pause.new_runs_only));
+    assert!(scoop.operate().pauses().ended().limit(2).await?.iter().all(|ended| ended.pause.new_runs_only));
     scoop.shutdown().await?;
     Ok(())
 }
@@ -239,16 +246,18 @@ async fn runs_below_a_begun_run_pass_and_the_drain_ends_with_them() -> Result<()
     office.orders.gate.arrivals(1).await;
     office.parcels.gate.arrivals(1).await;
     for target in [PauseTarget::saga::<Orders>(), parcels()] {
-        assert!(!scoop.pause(target).new_runs_only().drain(Duration::ZERO).await?.is_drained());
+        assert!(
+            !scoop.operate().pauses().pause(target).new_runs_only().drain(Duration::ZERO).await?.is_drained()
+        );
     }
     let late = scoop.launch(parcel("late", 0)).await?;
-    let drained = scoop.drained(PauseTarget::Everything);
+    let drained = scoop.operate().pauses().drained(PauseTarget::Everything);
     assert_eq!(drained.progress().await?, 2);
-    assert_eq!(scoop.drained(parcels()).within(Duration::from_millis(5)).await?, 1);
+    assert_eq!(scoop.operate().pauses().drained(parcels()).within(Duration::from_millis(5)).await?, 1);
 
     office.orders.gate.open(1);
     office.parcels.gate.arrivals(1).await;
-    assert_eq!(scoop.drained(parcels()).progress().await?, 2);
+    assert_eq!(scoop.operate().pauses().drained(parcels()).progress().await?, 2);
     office.parcels.gate.open(4);
     assert_eq!(tokio::time::timeout(LONG, drained.into_future()).await.expect("it ends")?, 0);
     for handle in [order, chain] {
@@ -256,9 +265,9 @@ async fn runs_below_a_begun_run_pass_and_the_drain_ends_with_them() -> Result<()
     }
     late.comes_to(is_pending).await?;
     assert!(!office.parcels.notes.all().contains(&"late".to_owned()));
-    assert!(scoop.pause(parcels()).new_runs_only().drain(LONG).await?.is_drained());
+    assert!(scoop.operate().pauses().pause(parcels()).new_runs_only().drain(LONG).await?.is_drained());
     office.parcels.gate.open(1);
-    scoop.resume(parcels()).await?;
+    scoop.operate().pauses().resume(parcels()).await?;
     assert_eq!(late.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -271,15 +280,15 @@ async fn full_pause_wins_and_a_second_pause_replaces_the_kind() -> Result<()> {
     office.parcels.gate.open(1);
     let bill = scoop.launch(Bill("one".into())).await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal)).await?;
-    scoop.pause(PauseTarget::Everything).new_runs_only().await?;
-    scoop.pause(PauseTarget::saga::<Bills>()).await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).new_runs_only().await?;
+    scoop.operate().pauses().pause(PauseTarget::saga::<Bills>()).await?;
     scoop.signal(Paid, "one").await?;
     bill.comes_to(|tree| tree.roots().iter().any(|run| run.state == RunState::Ready)).await?;
     let run = scoop.operate().runs().explain(bill.id()).await?.runs.remove(0);
     let WaitReason::Pause { pauses } = &run.reason else { panic!("{run}") };
     assert!(matches!(&pauses[..], [pause] if !pause.new_runs_only), "{run}");
     // Now only new runs of it are paused.
-    scoop.pause(PauseTarget::saga::<Bills>()).new_runs_only().await?;
+    scoop.operate().pauses().pause(PauseTarget::saga::<Bills>()).new_runs_only().await?;
     assert_eq!(bill.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -290,7 +299,7 @@ async fn cancelled_new_run_ends_during_the_pause() -> Result<()> {
     let (db, office) = (Database::new().await, Office::default());
     let scoop = office.start(&db).await?;
     office.parcels.gate.open(3);
-    scoop.pause(parcels()).new_runs_only().await?;
+    scoop.operate().pauses().pause(parcels()).new_runs_only().await?;
     let cancelled = scoop.launch(parcel("cancelled", 0)).await?;
     // Claims have passed over it.
     office.orders.gate.open(1);
@@ -301,7 +310,7 @@ async fn cancelled_new_run_ends_during_the_pause() -> Result<()> {
     // The order is not paused, and its parcel is new.
     order.comes_to(|tree| tree.runs().iter().any(|run| run.state == RunState::Pending)).await?;
     assert_eq!(office.parcels.notes.all(), [""; 0]);
-    scoop.resume(parcels()).await?;
+    scoop.operate().pauses().resume(parcels()).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -313,18 +322,18 @@ async fn process_that_starts_during_the_pause_begins_no_new_run() -> Result<()> 
     let scoop = office.start(&db).await?;
     let begun = scoop.launch(parcel("begun", 1)).await?;
     office.parcels.gate.arrivals(1).await;
-    db.client().pause(PauseTarget::Everything).new_runs_only().await?;
+    db.client().operate().pauses().pause(PauseTarget::Everything).new_runs_only().await?;
     let other = office.start(&db).await?;
     let late = [other.launch(parcel("late", 0)).await?, db.client().launch(parcel("late", 0)).await?];
     office.parcels.gate.open(10);
     assert_eq!(begun.ends().await?, Outcome::Committed);
-    assert_eq!(other.drained(PauseTarget::Everything).within(LONG).await?, 0);
+    assert_eq!(other.operate().pauses().drained(PauseTarget::Everything).within(LONG).await?, 0);
     for handle in &late {
         handle.comes_to(is_pending).await?;
     }
     assert_eq!(office.parcels.notes.all(), ["begun", "begun"]);
     scoop.shutdown().await?;
-    other.resume(PauseTarget::Everything).await?;
+    other.operate().pauses().resume(PauseTarget::Everything).await?;
     for handle in late {
         assert_eq!(handle.ends().await?, Outcome::Committed);
     }
@@ -342,15 +351,15 @@ async fn parked_and_serial_runs_wait_until_the_resume() -> Result<()> {
     copies.gate.arrivals(1).await;
     let parked = scoop.launch(letter("red", "two")).await?;
     eventually("both are parked", async || db.number(PARKED).await == 2).await;
-    scoop.pause(PauseTarget::Everything).new_runs_only().await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).new_runs_only().await?;
     let late = scoop.launch(letter("blue", "three")).await?;
     letters.gate.open(10);
     copies.gate.open(10);
     assert_eq!(begun.ends().await?, Outcome::Committed);
-    assert_eq!(scoop.drained(PauseTarget::Everything).within(LONG).await?, 0);
+    assert_eq!(scoop.operate().pauses().drained(PauseTarget::Everything).within(LONG).await?, 0);
     takes(300).await;
     assert_eq!((letters.notes.all(), copies.notes.all()), (vec!["one".into()], vec!["one".into()]));
-    scoop.resume(PauseTarget::Everything).await?;
+    scoop.operate().pauses().resume(PauseTarget::Everything).await?;
     for handle in [parked, late] {
         assert_eq!(handle.ends().await?, Outcome::Committed);
     }
@@ -378,7 +387,7 @@ async fn engine_does_not_spin_on_new_runs() -> Result<()> {
     office.letters.gate.arrivals(1).await;
     scoop.launch(letter("green", "two")).await?;
     eventually("both are parked", async || db.number(PARKED).await == 2).await;
-    scoop.pause(PauseTarget::Everything).new_runs_only().await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).new_runs_only().await?;
     office.letters.gate.open(1);
     office.copies.gate.open(1);
     assert_eq!(begun.ends().await?, Outcome::Committed);
@@ -388,7 +397,7 @@ async fn engine_does_not_spin_on_new_runs() -> Result<()> {
     let busy = transactions(&db).await;
     assert!(busy < idle + 30, "{busy} transactions in three seconds with new runs, {idle} without");
     assert_eq!(office.parcels.notes.all(), [""; 0]);
-    let drained = scoop.drained(PauseTarget::Everything);
+    let drained = scoop.operate().pauses().drained(PauseTarget::Everything);
     assert_eq!(drained.progress().await?, 0);
     launched[7].comes_to(is_pending).await?;
     db.execute("DELETE FROM scoop.run").await;

@@ -76,7 +76,7 @@ async fn register(db: &Database) -> Result<()> {
 
 /// The number of messages that a redelivery takes.
 async fn redelivered(scoop: &Scoop) -> Result<usize> {
-    Ok(scoop.redeliver::<Note>().await?.hierarchies.len())
+    Ok(scoop.operate().handlers().redeliver(Note::TOPIC).await?.hierarchies.len())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,11 +93,11 @@ async fn message_of_a_client_goes_on_in_its_hierarchy() -> Result<()> {
     assert_eq!((unhandled.len(), unhandled[0].message_id), (1, note.message_id()));
 
     let scoop = db.start((Reader,)).await?;
-    let redelivered = scoop.redeliver::<Note>().await?;
+    let redelivered = scoop.operate().handlers().redeliver(Note::TOPIC).await?;
     assert_eq!((&redelivered.hierarchies[..], redelivered.more), (&[note.id()][..], false));
     assert_eq!(scoop.find(note.id()).await?.ends().await?, Outcome::Committed);
     assert!(note.tree().await?.unhandled().is_empty());
-    assert!(scoop.redeliver_topic("redelivered.note").await?.hierarchies.is_empty());
+    assert!(scoop.operate().handlers().redeliver("redelivered.note").await?.hierarchies.is_empty());
     scoop.shutdown().await?;
     db.history().await.expect(
         "M0 EMITTED · ·
@@ -122,7 +122,7 @@ async fn message_of_a_step_starts_a_hierarchy_of_its_own() -> Result<()> {
     scoop.shutdown().await?;
 
     let scoop = db.start((Reader,)).await?;
-    let redelivered = scoop.redeliver::<Note>().await?;
+    let redelivered = scoop.operate().handlers().redeliver(Note::TOPIC).await?;
     let &[hierarchy] = &redelivered.hierarchies[..] else { panic!("{redelivered:?}") };
     assert_ne!(hierarchy, trip.id());
     assert_eq!(scoop.find(hierarchy).await?.ends().await?, Outcome::Committed);
@@ -144,7 +144,7 @@ async fn detached_message_goes_on_in_its_hierarchy() -> Result<()> {
     assert_eq!(scoop.launch(Trip::Detaches).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     let scoop = db.start((Reader,)).await?;
-    let redelivered = scoop.redeliver::<Note>().await?;
+    let redelivered = scoop.operate().handlers().redeliver(Note::TOPIC).await?;
     assert_eq!(scoop.find(redelivered.hierarchies[0]).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     assert_eq!(db.history().await.count("EMITTED"), 2, "there is no copy");
@@ -186,7 +186,7 @@ async fn message_of_a_compensation_is_redelivered() -> Result<()> {
     assert!(matches!(scoop.launch(Trip::Compensates).await?.ends().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
     let scoop = db.start((Reader,)).await?;
-    let redelivered = scoop.redeliver::<Note>().await?;
+    let redelivered = scoop.operate().handlers().redeliver(Note::TOPIC).await?;
     assert_eq!(scoop.find(redelivered.hierarchies[0]).await?.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     db.history().await;
@@ -202,7 +202,7 @@ async fn cancelled_or_dropped_or_waiting_message_is_not_redelivered() -> Result<
     client.cancel(cancelled.id(), "enough").await?;
     register(&db).await?;
     let dropped = client.launch(Note).await?;
-    client.retire_handler("redelivered.note", "redelivered-reader").drop_pending().await?;
+    client.operate().handlers().retire("redelivered.note", "redelivered-reader").drop_pending().await?;
     assert_eq!(dropped.ends().await?, Outcome::NoHandlers);
     register(&db).await?;
     client.launch(Note).await?;
@@ -219,7 +219,7 @@ async fn concurrent_redeliveries_take_each_message_once() -> Result<()> {
     let notes = client.launch_all((0..20).map(|_| Note)).await?;
     let scoop = db.start((Reader,)).await?;
     let calls = (0..6).map(|nth| if nth % 2 == 0 { &scoop } else { &client });
-    let calls = calls.map(|scoop| scoop.redeliver::<Note>().into_future());
+    let calls = calls.map(|scoop| scoop.operate().handlers().redeliver(Note::TOPIC).into_future());
     let mut taken = vec![];
     for call in futures_util::future::join_all(calls).await {
         taken.extend(call?.hierarchies);
@@ -242,12 +242,12 @@ async fn limit_and_time_bound_the_redelivery() -> Result<()> {
     client.launch_all((0..5).map(|_| Note)).await?;
     register(&db).await?;
     let later = db.time().await + Duration::from_millis(1);
-    assert!(client.redeliver::<Note>().since(later).await?.hierarchies.is_empty());
-    let none = client.redeliver::<Note>().limit(0).await?;
+    assert!(client.operate().handlers().redeliver(Note::TOPIC).since(later).await?.hierarchies.is_empty());
+    let none = client.operate().handlers().redeliver(Note::TOPIC).limit(0).await?;
     assert!(none.hierarchies.is_empty() && none.more);
     let mut counts = vec![];
     loop {
-        let redelivered = client.redeliver::<Note>().limit(2).await?;
+        let redelivered = client.operate().handlers().redeliver(Note::TOPIC).limit(2).await?;
         counts.push(redelivered.hierarchies.len());
         if !redelivered.more {
             break;
@@ -262,7 +262,13 @@ async fn limit_and_time_bound_the_redelivery() -> Result<()> {
 async fn topic_without_handlers_is_an_error() -> Result<()> {
     let db = Database::new().await;
     register(&db).await?;
-    let error = db.client().redeliver_topic("redelivered.notes").await.expect_err("no handler is subscribed");
+    let error = db
+        .client()
+        .operate()
+        .handlers()
+        .redeliver("redelivered.notes")
+        .await
+        .expect_err("no handler is subscribed");
     let RuntimeError::NoHandler { topic, subscribed, .. } = &error else { panic!("{error}") };
     assert_eq!((&**topic, &subscribed.near[..]), ("redelivered.notes", &["redelivered.note".to_owned()][..]));
     Ok(())
@@ -291,7 +297,7 @@ async fn redelivered_messages_of_launches_and_steps_are_executed() -> Result<()>
     let client = db.client();
     let note = client.launch(Note).delay(Duration::from_secs(1)).await?;
     register(&db).await?;
-    let hierarchies = client.redeliver::<Note>().await?.hierarchies;
+    let hierarchies = client.operate().handlers().redeliver(Note::TOPIC).await?.hierarchies;
     assert_eq!((hierarchies.len(), db.unfinished().await), (2, 2));
     let scoop = db.start((Reader,)).await?;
     for hierarchy in hierarchies {

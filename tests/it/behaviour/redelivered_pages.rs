@@ -17,7 +17,7 @@ async fn without_handlers() -> Result<(Database, Scoop)> {
     let db = Database::new().await;
     db.start((Reader,)).await?.shutdown().await?;
     let client = db.client();
-    client.retire_handler("redelivered-pages.note", "redelivered-pages-reader").await?;
+    client.operate().handlers().retire("redelivered-pages.note", "redelivered-pages-reader").await?;
     Ok((db, client))
 }
 
@@ -34,7 +34,7 @@ async fn message_behind_many_events_is_found() -> Result<()> {
     .await;
     let second = client.launch(Note).await?;
     let scoop = db.start((Reader,)).await?;
-    let redelivered = scoop.redeliver::<Note>().await?;
+    let redelivered = scoop.operate().handlers().redeliver(Note::TOPIC).await?;
     assert_eq!((redelivered.hierarchies, redelivered.more), (vec![first.id(), second.id()], false));
     scoop.shutdown().await?;
     Ok(())
@@ -60,11 +60,11 @@ async fn message_whose_cancellation_is_not_committed_is_left_for_later() -> Resu
                    WHERE locktype = 'advisory' AND mode = 'ShareLock' AND objid = 1 AND NOT granted
                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     eventually("the request is held up", async || db.number(held_up).await > 0).await;
-    assert!(client.redeliver::<Note>().await?.hierarchies.is_empty());
+    assert!(client.operate().handlers().redeliver(Note::TOPIC).await?.hierarchies.is_empty());
     tx.commit().await?;
     request.await.expect("it is made")?;
-    assert!(client.redeliver::<Note>().await?.hierarchies.is_empty());
+    assert!(client.operate().handlers().redeliver(Note::TOPIC).await?.hierarchies.is_empty());
     db.execute("DELETE FROM scoop.message_event WHERE type = 'CANCELLATION_REQUESTED'").await;
-    assert_eq!(client.redeliver::<Note>().await?.hierarchies, [note.id()]);
+    assert_eq!(client.operate().handlers().redeliver(Note::TOPIC).await?.hierarchies, [note.id()]);
     Ok(())
 }

@@ -305,12 +305,12 @@ async fn stuck_in<From: Saga, S: Saga>(step: &str) -> Result<String> {
     let scoop = db.scoop().only::<S>().only::<Hotel>().start().await?;
     let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     left[0].comes_to(is_stuck).await?;
-    let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
+    let [stuck] = &*scoop.operate().failures().stuck().await? else { panic!("one run is stuck") };
     let before = notes(&db, 0).await;
     // A program that has the former steps takes the run at once, while the other one lives on.
     let fitting = db.scoop().only::<From>().only::<Hotel>().start().await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    assert!(scoop.stuck_runs().await?.is_empty());
+    assert!(scoop.operate().failures().stuck().await?.is_empty());
     assert!(notes(&db, 0).await.starts_with(&before));
     fitting.shutdown().await?;
     scoop.shutdown().await?;
@@ -449,7 +449,7 @@ async fn removed_step_without_a_compensation_is_passed_in_the_rollback() -> Resu
         let old = if both { Some(db.start((noted::Trip,)).await?) } else { None };
         let new = db.start((without_note::Trip, Hotel)).await?;
         assert!(matches!(left[0].ends().await?, Outcome::RolledBack(_)));
-        assert!(new.stuck_runs().await?.is_empty());
+        assert!(new.operate().failures().stuck().await?.is_empty());
         for scoop in old.into_iter().chain([new]) {
             scoop.shutdown().await?;
         }
@@ -580,7 +580,7 @@ async fn older_version_finishes_runs_that_the_newer_one_refuses() -> Result<()> 
         assert_eq!(trip.ends().await?, Outcome::Committed);
         assert_eq!(notes(&db, number).await, "one@original two@original three@original");
     }
-    assert!(new.stuck_runs().await?.is_empty());
+    assert!(new.operate().failures().stuck().await?.is_empty());
     // New runs begin in the newer version.
     let fresh = old.launch(Book { number: 99, ..Book::default() }).await?;
     assert_eq!(fresh.ends().await?, Outcome::Committed);
@@ -732,7 +732,7 @@ async fn older_program_takes_a_renamed_saga_back_when_the_newer_one_ends() -> Re
     assert_eq!(notes(&db, 0).await, "one@journey two@journey three@original");
     assert_eq!(notes(&db, 1).await, "one@original two@original three@original");
     assert_eq!(notes(&db, 2).await, "one@original two@original three@original");
-    assert!(old.stuck_runs().await?.is_empty());
+    assert!(old.operate().failures().stuck().await?.is_empty());
     // An instance that starts later takes the old name back, and has both.
     let again = db.start((original::Trip,)).await?;
     assert_eq!(again.rollback(begun.id(), "not needed").await?, RollbackAnswer::Accepted);
@@ -834,17 +834,17 @@ async fn run_of_a_saga_that_no_program_has_is_listed_as_stuck() -> Result<()> {
     let (db, left) = left_by::<original::Trip>(launching_in("two")).await?;
     let scoop = db.start((forgotten::Trip, Hotel)).await?;
     crate::support::eventually("the run is listed", async || {
-        let stuck = scoop.stuck_runs().await.expect("the database answers");
+        let stuck = scoop.operate().failures().stuck().await.expect("the database answers");
         stuck.len() == 1 && stuck[0].reason.starts_with("no living program has saga `trip`")
     })
     .await;
-    assert_eq!(db.client().stuck_runs().limit(1).await?[0].lineage.root_id(), left[0].id());
+    assert_eq!(db.client().operate().failures().stuck().limit(1).await?[0].lineage.root_id(), left[0].id());
     let tree = left[0].tree().await?;
     assert!(tree.roots()[0].is_abandoned, "{tree}");
     assert!(tree.to_string().contains("no living program has saga `trip`"), "{tree}");
     let fitting = db.start((original::Trip,)).await?;
     assert_eq!(left[0].ends().await?, Outcome::Committed);
-    assert!(scoop.stuck_runs().await?.is_empty());
+    assert!(scoop.operate().failures().stuck().await?.is_empty());
     fitting.shutdown().await?;
     scoop.shutdown().await?;
     Ok(())
@@ -989,7 +989,7 @@ async fn reply_of_another_type_is_left_to_a_fitting_program() -> Result<()> {
     let new = db.scoop().only::<in_words::Trip>().only::<in_words::Shop>().start().await?;
     let is_stuck = |tree: &Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
     trip.comes_to(is_stuck).await?;
-    let [stuck] = &*new.stuck_runs().await? else { panic!("one run is stuck") };
+    let [stuck] = &*new.operate().failures().stuck().await? else { panic!("one run is stuck") };
     assert!(stuck.reason.contains("it is stored as number, and the type reads string"), "{}", stuck.reason);
     assert_eq!(notes(&db, 0).await, "one@in_cents", "nothing took effect, and nothing is undone");
     let shops = db.number("SELECT count(*) FROM scoop.definition WHERE handler = 'shop'").await;
@@ -1006,7 +1006,7 @@ async fn reply_of_another_type_is_left_to_a_fitting_program() -> Result<()> {
         let done = notes(&db, number).await;
         assert!(done.ends_with(" two@in_words"), "{done}");
     }
-    assert!(new.stuck_runs().await?.is_empty());
+    assert!(new.operate().failures().stuck().await?.is_empty());
     old.shutdown().await?;
     new.shutdown().await?;
     Ok(())

@@ -47,8 +47,10 @@ async fn worker_with_a_new_session_takes_runs_stuck_meanwhile() -> Result<()> {
     let new = db.scoop().only::<moved_before::Trip>().start().await?;
     db.execute("DELETE FROM scoop.worker WHERE id IN (SELECT id FROM gone)").await;
     let hotel = db.scoop().only::<Hotel>().start().await?;
-    eventually("both runs are stuck", async || new.stuck_runs().await.is_ok_and(|stuck| stuck.len() == 2))
-        .await;
+    eventually("both runs are stuck", async || {
+        new.operate().failures().stuck().await.is_ok_and(|stuck| stuck.len() == 2)
+    })
+    .await;
     db.execute("DROP TRIGGER keep_gone ON scoop.worker").await;
     for (number, trip) in (0..).zip(&left) {
         assert_eq!(trip.ends().await?, Outcome::Committed);
@@ -66,10 +68,10 @@ async fn run_woken_by_the_older_program_is_taken_by_the_newer_one_at_once() -> R
     let never = Duration::from_secs(3600);
     let (db, left) = left_waiting::<original::Trip>(launching_in("one"), 1).await?;
     let nights = PauseTarget::topic("nights");
-    db.client().pause(nights.clone()).await?;
+    db.client().operate().pauses().pause(nights.clone()).await?;
     let old = db.scoop().only::<original::Trip>().only::<Hotel>().poll_interval(never).start().await?;
     let new = db.scoop().only::<moved_before::Trip>().poll_interval(never).start().await?;
-    db.client().resume(nights).await?;
+    db.client().operate().pauses().resume(nights).await?;
     let ends = tokio::time::timeout(Duration::from_secs(30), left[0].ends()).await;
     assert_eq!(ends.expect("the newer program was notified")?, Outcome::Committed);
     assert_eq!(notes(&db, 0).await, "one@original three@moved_before two@moved_before");

@@ -82,7 +82,7 @@ async fn hierarchy_that_was_rolled_back_is_launched_again_and_both_name_each_oth
     let scoop = start(&db, &parcels).await?;
     let old = rolled_back(&scoop).await?;
     parcels.road_is_open.store(true, Ordering::SeqCst);
-    let new = accepted(scoop.relaunch(old.id(), "the road is open").source("Ada").await?);
+    let new = accepted(scoop.operate().runs().relaunch(old.id(), "the road is open").source("Ada").await?);
     assert_ne!(new, old.id());
     let found = scoop.find(new).await?;
     assert_eq!(found.ends().await?, Outcome::Committed);
@@ -103,7 +103,7 @@ async fn second_relaunch_answers_with_the_first_unless_it_is_made_again() -> Res
     let scoop = start(&db, &parcels).await?;
     let old = rolled_back(&scoop).await?;
     parcels.road_is_open.store(true, Ordering::SeqCst);
-    let requests = (0..4).map(|_| scoop.relaunch(old.id(), "at once").into_future());
+    let requests = (0..4).map(|_| scoop.operate().runs().relaunch(old.id(), "at once").into_future());
     let mut answers = vec![];
     for answer in futures_util::future::join_all(requests).await {
         answers.push(answer?);
@@ -114,7 +114,7 @@ async fn second_relaunch_answers_with_the_first_unless_it_is_made_again() -> Res
         assert_eq!(*answer, RelaunchAnswer::RelaunchedBefore(first));
     }
     assert_eq!(answers.iter().filter(is_accepted).count(), 1);
-    let second = accepted(scoop.relaunch(old.id(), "it was lost").again().await?);
+    let second = accepted(scoop.operate().runs().relaunch(old.id(), "it was lost").again().await?);
     for new in [first, second] {
         assert_eq!(scoop.find(new).await?.ends().await?, Outcome::Committed);
     }
@@ -131,8 +131,8 @@ async fn committed_hierarchy_is_launched_again_only_if_that_is_said() -> Result<
     let scoop = start(&db, &parcels).await?;
     let old = scoop.launch(PARCEL).await?;
     assert_eq!(old.ends().await?, Outcome::Committed);
-    assert_eq!(scoop.relaunch(old.id(), "twice").await?, RelaunchAnswer::Committed);
-    let new = accepted(scoop.relaunch(old.id(), "twice").even_if_committed().await?);
+    assert_eq!(scoop.operate().runs().relaunch(old.id(), "twice").await?, RelaunchAnswer::Committed);
+    let new = accepted(scoop.operate().runs().relaunch(old.id(), "twice").even_if_committed().await?);
     assert_eq!(scoop.find(new).await?.ends().await?, Outcome::Committed);
     assert_eq!(parcels.sent.load(Ordering::SeqCst), 2);
     scoop.shutdown().await?;
@@ -145,15 +145,19 @@ async fn unfinished_hierarchy_is_refused_and_a_dry_run_changes_nothing() -> Resu
     let scoop = start(&db, &parcels).await?;
     let running = scoop.launch(Parcel { blocks: true, ..PARCEL }).await?;
     parcels.gate.arrivals(1).await;
-    for request in [scoop.relaunch(running.id(), ""), scoop.relaunch(running.id(), "").again()] {
+    for request in [
+        scoop.operate().runs().relaunch(running.id(), ""),
+        scoop.operate().runs().relaunch(running.id(), "").again(),
+    ] {
         assert_eq!(request.await?, RelaunchAnswer::StillRunning);
     }
     parcels.gate.open(1);
     assert!(matches!(running.ends().await?, Outcome::RolledBack(_)));
-    accepted(scoop.relaunch(running.id(), "").dry_run().await?);
+    accepted(scoop.operate().runs().relaunch(running.id(), "").dry_run().await?);
     assert!(running.tree().await?.relaunched_as().is_empty());
     assert_eq!(scoop.operate().runs().list().roots().page(10).await?.runs.len(), 1);
-    let error = scoop.relaunch(HierarchyId::from(uuid::Uuid::from_u128(7)), "").await.unwrap_err();
+    let error =
+        scoop.operate().runs().relaunch(HierarchyId::from(uuid::Uuid::from_u128(7)), "").await.unwrap_err();
     assert!(matches!(error, RuntimeError::NoSuchRun { .. }), "{error}");
     scoop.shutdown().await?;
     Ok(())
@@ -168,7 +172,7 @@ async fn relaunch_has_another_payload_and_no_deadline_that_has_passed() -> Resul
     parcels.gate.open(9);
     assert!(matches!(old.ends().await?, Outcome::RolledBack(_)));
     let changed = json!({ "weight": 8 });
-    let new = accepted(scoop.relaunch(old.id(), "lighter").payload(changed.clone()).await?);
+    let new = accepted(scoop.operate().runs().relaunch(old.id(), "lighter").payload(changed.clone()).await?);
     let found = scoop.find(new).await?;
     assert_eq!(found.ends().await?, Outcome::Committed);
     let runs = scoop.operate().runs().list().state(RunPhase::Committed).page(9).await?.runs;
@@ -186,10 +190,10 @@ async fn failed_rollback_stays_for_the_operator_beside_its_relaunch() -> Result<
     let old = scoop.launch(PARCEL).await?;
     assert!(matches!(old.ends().await?, Outcome::RollbackFailed(_)));
     parcels.road_is_open.store(true, Ordering::SeqCst);
-    let new = accepted(scoop.relaunch(old.id(), "the road is open").await?);
+    let new = accepted(scoop.operate().runs().relaunch(old.id(), "the road is open").await?);
     assert_eq!(scoop.find(new).await?.ends().await?, Outcome::Committed);
     let run = old.tree().await?.roots()[0].id();
-    assert_eq!(scoop.resolve(run, "unpacked by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().resolve(run, "unpacked by hand").await?, RepairAnswer::Accepted);
     assert!(matches!(old.ends().await?, Outcome::RolledBack(_)));
     scoop.shutdown().await?;
     Ok(())
@@ -203,14 +207,17 @@ async fn relaunch_is_known_until_the_old_hierarchy_is_deleted() -> Result<()> {
     let scoop = db.scoop().only::<Parcels>().provide(parcels.clone()).keep(keep).start().await?;
     let old = rolled_back(&scoop).await?;
     parcels.road_is_open.store(true, Ordering::SeqCst);
-    let new = accepted(scoop.relaunch(old.id(), "").await?);
+    let new = accepted(scoop.operate().runs().relaunch(old.id(), "").await?);
     assert_eq!(scoop.find(new).await?.ends().await?, Outcome::Committed);
     db.grow_older(8 * DAY).await;
     eventually("the new one is deleted", async || scoop.find(new).await.is_err()).await;
-    assert_eq!(scoop.relaunch(old.id(), "").await?, RelaunchAnswer::RelaunchedBefore(new));
+    assert_eq!(scoop.operate().runs().relaunch(old.id(), "").await?, RelaunchAnswer::RelaunchedBefore(new));
     db.grow_older(60 * DAY).await;
     eventually("the old one is deleted", async || scoop.find(old.id()).await.is_err()).await;
-    assert!(matches!(scoop.relaunch(old.id(), "").await, Err(RuntimeError::NoSuchRun { .. })));
+    assert!(matches!(
+        scoop.operate().runs().relaunch(old.id(), "").await,
+        Err(RuntimeError::NoSuchRun { .. })
+    ));
     scoop.shutdown().await?;
     Ok(())
 }
@@ -222,11 +229,14 @@ async fn message_without_a_handler_is_launched_again_or_redelivered_but_not_both
     parcels.road_is_open.store(true, Ordering::SeqCst);
     let (first, second) = (db.client().launch(PARCEL).await?, db.client().launch(PARCEL).await?);
     let scoop = start(&db, &parcels).await?;
-    let new = accepted(scoop.relaunch(first.id(), "a program has it now").await?);
-    assert_eq!(scoop.redeliver::<Parcel>().await?.hierarchies, [second.id()]);
+    let new = accepted(scoop.operate().runs().relaunch(first.id(), "a program has it now").await?);
+    assert_eq!(scoop.operate().handlers().redeliver(Parcel::TOPIC).await?.hierarchies, [second.id()]);
     assert_eq!(second.ends().await?, Outcome::Committed);
     assert_eq!(scoop.find(new).await?.ends().await?, Outcome::Committed);
-    assert_eq!(scoop.relaunch(second.id(), "it was redelivered").await?, RelaunchAnswer::Committed);
+    assert_eq!(
+        scoop.operate().runs().relaunch(second.id(), "it was redelivered").await?,
+        RelaunchAnswer::Committed
+    );
     assert_eq!(parcels.sent.load(Ordering::SeqCst), 2);
     scoop.shutdown().await?;
     Ok(())
@@ -247,7 +257,8 @@ async fn all_runs_of_a_list_are_launched_again_page_by_page() -> Result<()> {
             scoop.operate().runs().list().state(RunPhase::RolledBack).roots().page(2).after(place).await?;
         for run in &page.runs {
             assert!(run.requests().eq([scoop::requests::RunRequest::Relaunch]));
-            launched.push(accepted(scoop.relaunch(run.hierarchy, "the road is open").await?));
+            launched
+                .push(accepted(scoop.operate().runs().relaunch(run.hierarchy, "the road is open").await?));
         }
         place = page.next;
         if place.is_none() {

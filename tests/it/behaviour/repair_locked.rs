@@ -54,17 +54,17 @@ async fn repair_that_fails_again_during_a_decision_beside_it_wakes_no_run_above_
     let root = scoop.launch(Root).await?;
     assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
     gate.arrivals(1).await;
-    let listed = scoop.failed_compensations().await?;
+    let listed = scoop.operate().failures().list().await?;
     let id =
         |handler: &str| listed.iter().find(|failed| failed.handler == handler).expect("it is listed").id();
     let (child, other) = (id("child-handler"), id("other-child-handler"));
-    assert_eq!(scoop.retry(child).await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().retry(child).await?, RepairAnswer::Accepted);
     gate.arrivals(1).await;
 
     let interventions = "BEGIN; LOCK TABLE scoop.intervention IN EXCLUSIVE MODE";
     let lock = db.pool().begin_with(interventions).await?;
     let deciding = scoop.clone();
-    let decision = tokio::spawn(async move { deciding.retry(other).await });
+    let decision = tokio::spawn(async move { deciding.operate().failures().retry(other).await });
     eventually("the decision waits to be written", async || db.number(WAITING).await == 1).await;
     gate.open(1);
     let failures =
@@ -81,7 +81,7 @@ async fn repair_that_fails_again_during_a_decision_beside_it_wakes_no_run_above_
     assert_eq!(of("root-handler").await, 2);
 
     for run in [child, other] {
-        assert_eq!(scoop.resolve(run, "by hand").await?, RepairAnswer::Accepted);
+        assert_eq!(scoop.operate().failures().resolve(run, "by hand").await?, RepairAnswer::Accepted);
         root.ends().await?;
     }
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));

@@ -229,7 +229,7 @@ mod unreadable {
         let root = scoop.launch(Root).await?;
         let is_stuck = |tree: &scoop::tree::Tree| matches!(tree.roots()[0].state, RunState::Stuck { .. });
         let message = root.comes_to(is_stuck).await?.roots()[0].children[0].message_id;
-        let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
+        let [stuck] = &*scoop.operate().failures().stuck().await? else { panic!("one run is stuck") };
         let expected = format!(
             "step `1`: the reply of saga `child-handler` to message {message} on topic `child-topic` is no `"
         );

@@ -95,8 +95,8 @@ async fn ended(scoop: &Scoop, order: Order) -> Result<Handle> {
 
 /// Prunes what has no event in the last 30 days.
 async fn prune(scoop: &Scoop) -> Result<Pruned> {
-    let expected = scoop.prune().dry_run().await?;
-    let pruned = scoop.prune().await?;
+    let expected = scoop.operate().retention().prune().dry_run().await?;
+    let pruned = scoop.operate().retention().prune().await?;
     assert_eq!(pruned, expected, "a dry run counts the same");
     Ok(pruned)
 }
@@ -184,8 +184,8 @@ async fn failed_rollback_is_kept_until_an_operator_has_settled_it() -> Result<()
     let pruned = prune(&scoop).await?;
     assert_eq!((pruned.hierarchies, pruned.kept.failed), (0, 1), "{pruned:?}");
 
-    let failed = scoop.failed_compensations().await?.remove(0);
-    assert_eq!(scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    let failed = scoop.operate().failures().list().await?.remove(0);
+    assert_eq!(scoop.operate().failures().skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     eventually("it is rolled back", async || db.unfinished().await == 0).await;
     let pruned = prune(&scoop).await?;
     assert_eq!((pruned.hierarchies, pruned.kept.recent), (0, 1), "{pruned:?}");
@@ -204,13 +204,13 @@ async fn message_about_a_failure_is_kept_while_that_run_is_failed() -> Result<()
     let rests = async || db.unfinished().await == 1 && db.able_to_go_on().await == 0;
     eventually("the message is handled", rests).await;
     db.grow_older(60 * DAY).await;
-    let failed = scoop.failed_compensations().await?.remove(0);
-    assert_eq!(scoop.retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
+    let failed = scoop.operate().failures().list().await?.remove(0);
+    assert_eq!(scoop.operate().failures().retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
     eventually("it failed again", rests).await;
     let pruned = prune(&scoop).await?;
     assert_eq!((pruned.hierarchies, pruned.kept.failed, pruned.kept.needed), (0, 1, 1), "{pruned:?}");
 
-    assert_eq!(scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     eventually("it is rolled back", async || db.unfinished().await == 0).await;
     assert_eq!(prune(&scoop).await?.hierarchies, 1, "the message");
     Ok(())
@@ -244,11 +244,11 @@ async fn limit_stops_and_progress_is_reported() -> Result<()> {
     db.grow_older(2 * DAY).await;
     let reports = Arc::new(Mutex::new(vec![]));
     let noted = reports.clone();
-    let prune = scoop.prune().older_than(DAY).limit(2);
+    let prune = scoop.operate().retention().prune().older_than(DAY).limit(2);
     let pruned = prune.on_progress(move |pruned| noted.lock().unwrap().push(pruned.hierarchies)).await?;
     assert_eq!((pruned.hierarchies, pruned.more), (2, true));
     assert_eq!(*reports.lock().unwrap(), [2]);
-    let rest = scoop.prune().older_than(DAY).limit(2).await?;
+    let rest = scoop.operate().retention().prune().older_than(DAY).limit(2).await?;
     assert_eq!((rest.hierarchies, rest.more), (1, false));
     Ok(())
 }
@@ -256,7 +256,8 @@ async fn limit_stops_and_progress_is_reported() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn age_below_an_hour_is_refused() -> Result<()> {
     let db = Database::new().await;
-    let refused = db.client().prune().older_than(Duration::from_secs(3_599)).await.unwrap_err();
+    let refused =
+        db.client().operate().retention().prune().older_than(Duration::from_secs(3_599)).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
         "nothing younger than 1 h 0 min can be pruned, and `older_than` is 59 min 59 s; write \
@@ -352,16 +353,18 @@ async fn message_that_waits_to_be_joined_is_kept_until_the_set_is_gone() -> Resu
 
     let billed = scoop.launch(Billed { order: order() }).await?;
     billed.ends().await?;
-    let [set] = scoop.joined(billed.message_id()).await?[..] else { panic!("it is joined once") };
+    let [set] = scoop.operate().runs().joined(billed.message_id()).await?[..] else {
+        panic!("it is joined once")
+    };
     scoop.find(set).await?.ends().await?;
     assert_eq!(notes.all(), ["7"]);
     let pruned = prune(&scoop).await?;
     assert_eq!((pruned.hierarchies, pruned.kept.needed), (1, 0), "the one that was picked: {pruned:?}");
 
     db.grow_older(60 * DAY).await;
-    let expected = scoop.prune().dry_run().await?;
+    let expected = scoop.operate().retention().prune().dry_run().await?;
     assert_eq!((expected.hierarchies, expected.kept.needed), (1, 1), "the bill may have the set rolled back");
-    while scoop.prune().await?.hierarchies > 0 {}
+    while scoop.operate().retention().prune().await?.hierarchies > 0 {}
     assert!(scoop.find(set).await.is_err());
     assert_eq!(db.history().await.rows().len(), 0);
     Ok(())

@@ -128,13 +128,13 @@ async fn decisions_of_operators_and_all_failures_are_archived() -> Result<()> {
     let scoop = builder.start().await?;
     let fallen = scoop.launch(Vase).await?;
     assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
-    let failed = scoop.failed_compensations().await?.remove(0).id();
-    assert_eq!(scoop.retry(failed).await?, RepairAnswer::Accepted);
+    let failed = scoop.operate().failures().list().await?.remove(0).id();
+    assert_eq!(scoop.operate().failures().retry(failed).await?, RepairAnswer::Accepted);
     fallen.comes_to(|tree| matches!(tree.roots()[0].state, scoop::tree::RunState::RollbackFailed(_))).await?;
-    assert_eq!(scoop.resolve(failed, "glued").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().resolve(failed, "glued").await?, RepairAnswer::Accepted);
     eventually("it is settled", async || db.unfinished().await == 0).await;
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     let lines = shelf.lines.lock().unwrap().clone();
     assert_eq!(lines.iter().filter(|line| line["table"] == "intervention").count(), 2);
     assert_eq!(lines.iter().filter(|line| line["type"] == "ROLLBACK_FAILED").count(), 2);
@@ -152,16 +152,17 @@ async fn hierarchy_that_the_archive_refuses_is_kept_while_others_are_deleted() -
     is_deleted(&scoop, &first).await;
     is_deleted(&scoop, &last).await;
     assert!(scoop.find(refused.id()).await.is_ok());
-    let listed = async || scoop.undeletable().limit(10).await.is_ok_and(|kept| !kept.is_empty());
+    let listed =
+        async || scoop.operate().retention().undeletable().limit(10).await.is_ok_and(|kept| !kept.is_empty());
     eventually("it is listed", listed).await;
-    let kept = scoop.undeletable().limit(10).await?.remove(0);
+    let kept = scoop.operate().retention().undeletable().limit(10).await?.remove(0);
     assert_eq!((kept.hierarchy, &*kept.topic, &*kept.error), (refused.id(), "archived.order", "no room"));
     *shelf.refused.lock().unwrap() = None;
     is_deleted(&scoop, &refused).await;
     let mut orders = shelf.orders();
     orders.sort_unstable();
     assert_eq!(orders, [1, 2, 3]);
-    assert_eq!(scoop.undeletable().limit(10).await?, []);
+    assert_eq!(scoop.operate().retention().undeletable().limit(10).await?, []);
     scoop.shutdown().await?;
     Ok(())
 }
@@ -220,15 +221,15 @@ async fn call_by_hand_archives_and_returns_the_error_of_the_archive() -> Result<
     db.grow_older(60 * DAY).await;
     let young = order(&scoop, 2).await?;
     shelf.is_closed.store(true, Ordering::Relaxed);
-    let error = scoop.prune().await.unwrap_err();
+    let error = scoop.operate().retention().prune().await.unwrap_err();
     let RuntimeError::Archive { count: 1, source } = &error else { panic!("{error}") };
     assert!(error.to_string().ends_with(&source.to_string()), "{error}");
     assert!(scoop.find(old.id()).await.is_ok());
-    assert_eq!(scoop.prune().dry_run().await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().dry_run().await?.hierarchies, 1);
     assert!(shelf.orders().is_empty());
 
     shelf.is_closed.store(false, Ordering::Relaxed);
-    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     assert_eq!(shelf.orders(), [1]);
     assert!(scoop.find(old.id()).await.is_err() && scoop.find(young.id()).await.is_ok());
     scoop.shutdown().await?;
@@ -249,7 +250,7 @@ async fn file_gets_whole_lines_after_one_that_was_cut_off() -> Result<()> {
     let scoop = builder.start().await?;
     order(&scoop, 1).await?;
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let lines: Vec<_> = text.lines().collect();

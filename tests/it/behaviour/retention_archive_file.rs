@@ -54,7 +54,7 @@ async fn file_is_locked_until_a_failed_archive_has_restored_its_size() -> Result
     // Values are read after the file was opened.
     let mut tx = db.pool().begin().await?;
     sqlx::query("ALTER TABLE scoop.return_value RENAME TO moved").execute(&mut *tx).await?;
-    let pruned = tokio::spawn(scoop.prune().into_future());
+    let pruned = tokio::spawn(scoop.operate().retention().prune().into_future());
     let waits =
         "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'scoop.return_value'::regclass";
     eventually("the archive waits for the table", async || {
@@ -77,7 +77,7 @@ async fn archive_appends_at_the_path_after_another_program_has_moved_the_locked_
     let db = Database::new().await;
     let (path, file, scoop) = with_a_file(&db, "moved-archive").await?;
     file.lock().unwrap();
-    let pruned = tokio::spawn(scoop.prune().into_future());
+    let pruned = tokio::spawn(scoop.operate().retention().prune().into_future());
     archive_opens(&path).await;
     let moved = path.with_extension("moved");
     std::fs::rename(&path, &moved).unwrap();
@@ -98,7 +98,7 @@ async fn archive_appends_after_another_writer_has_released_the_file() -> Result<
     let db = Database::new().await;
     let (path, mut file, scoop) = with_a_file(&db, "locked-archive").await?;
     file.lock().unwrap();
-    let mut pruned = pin!(scoop.prune().into_future());
+    let mut pruned = pin!(scoop.operate().retention().prune().into_future());
     // It has the time for many of its attempts.
     assert!(tokio::time::timeout(Duration::from_secs(1), &mut pruned).await.is_err());
     file.write_all(b"{\"table\":\"of another writer\"}\n").unwrap();

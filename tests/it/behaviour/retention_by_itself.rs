@@ -200,9 +200,9 @@ async fn hierarchy_that_awaits_an_operator_is_kept_until_it_is_settled() -> Resu
     let order = ended(&scoop, Order::FailsToRollBack).await?;
     db.grow_older(400 * DAY).await;
     all_is_looked_at(&db, &scoop).await?;
-    let failed = scoop.failed_compensations().await?.remove(0);
+    let failed = scoop.operate().failures().list().await?.remove(0);
     assert_eq!(failed.lineage.root_id(), order.id().uuid());
-    assert_eq!(scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     eventually("it is rolled back", async || db.unfinished().await == 0).await;
     all_is_looked_at(&db, &scoop).await?;
     assert!(is_kept(&scoop, &order).await);
@@ -225,9 +225,9 @@ async fn message_types_have_times_of_their_own() -> Result<()> {
     all_is_looked_at(&db, &scoop).await?;
     assert!(is_kept(&scoop, &deed).await);
 
-    let by_hand = scoop.prune().older_than(100 * DAY);
+    let by_hand = scoop.operate().retention().prune().older_than(100 * DAY);
     assert_eq!(by_hand.dry_run().await?.hierarchies, 1);
-    assert_eq!(scoop.prune().older_than(100 * DAY).await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().older_than(100 * DAY).await?.hierarchies, 1);
     assert!(!is_kept(&scoop, &deed).await);
     Ok(())
 }
@@ -279,7 +279,7 @@ async fn longest_time_of_the_handlers_of_a_message_counts() -> Result<()> {
     is_deleted(&scoop, &contract).await;
     assert!(is_kept(&scoop, &order).await);
 
-    scoop.retire_handler("kept.order", "kept-books").await?;
+    scoop.operate().handlers().retire("kept.order", "kept-books").await?;
     is_deleted(&scoop, &order).await;
     Ok(())
 }
@@ -310,7 +310,9 @@ async fn signals_are_deleted_a_week_after_their_time() -> Result<()> {
     scoop.signal(Alarm, "7").await?;
     db.grow_older(16 * DAY).await;
     all_is_looked_at(&db, &scoop).await?;
-    let rest = async || Ok::<_, RuntimeError>(scoop.prune().older_than(DAY).dry_run().await?.signals);
+    let rest = async || {
+        Ok::<_, RuntimeError>(scoop.operate().retention().prune().older_than(DAY).dry_run().await?.signals)
+    };
     eventually("the signal is deleted", async || rest().await.is_ok_and(|signals| signals == 0)).await;
     Ok(())
 }
@@ -337,12 +339,12 @@ async fn unique_key_outlives_its_hierarchy_by_the_given_time() -> Result<()> {
     );
     assert!(scoop.find(again.id()).await.is_err());
     db.grow_older(20 * DAY).await;
-    assert_eq!(scoop.prune().older_than(DAY).dry_run().await?.unique_keys, 0);
+    assert_eq!(scoop.operate().retention().prune().older_than(DAY).dry_run().await?.unique_keys, 0);
     db.grow_older(11 * DAY).await;
     // Before the key is deleted, the launch does nothing.
     let is_new = async || Ok::<_, RuntimeError>(launch().await?.wait().await? == Outcome::Committed);
     eventually("the key is deleted", async || is_new().await.unwrap_or_default()).await;
-    assert_eq!(scoop.prune().older_than(DAY).dry_run().await?.unique_keys, 0);
+    assert_eq!(scoop.operate().retention().prune().older_than(DAY).dry_run().await?.unique_keys, 0);
     Ok(())
 }
 

@@ -61,9 +61,11 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     for (_, order) in &others {
         is_deleted(&scoop, order).await;
     }
-    let is_listed = async || scoop.undeletable().limit(10).await.is_ok_and(|kept| kept.len() == noted.len());
+    let is_listed = async || {
+        scoop.operate().retention().undeletable().limit(10).await.is_ok_and(|kept| kept.len() == noted.len())
+    };
     eventually("they are listed", is_listed).await;
-    for kept in scoop.undeletable().limit(10).await? {
+    for kept in scoop.operate().retention().undeletable().limit(10).await? {
         assert!(noted.iter().any(|(_, order)| order.id() == kept.hierarchy), "{kept:?}");
         assert_eq!(kept.topic, "refused.order");
         assert!(kept.error.contains("violates foreign key constraint"), "{kept:?}");
@@ -76,12 +78,12 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
         assert!(shown.starts_with(&begin) && shown.contains("; it is tried again from "), "{shown}");
         assert!(kept.failures > 0);
     }
-    assert_eq!(scoop.undeletable().limit(1).await?.len(), 1);
-    assert_eq!(scoop.undeletable().await?.len(), noted.len());
-    let would_be = scoop.prune().older_than(7 * DAY).dry_run().await?;
+    assert_eq!(scoop.operate().retention().undeletable().limit(1).await?.len(), 1);
+    assert_eq!(scoop.operate().retention().undeletable().await?.len(), noted.len());
+    let would_be = scoop.operate().retention().prune().older_than(7 * DAY).dry_run().await?;
     let refused = u64::try_from(noted.len())?;
     assert_eq!((would_be.hierarchies, would_be.kept.refused), (0, refused), "{would_be:?}");
-    let younger = scoop.prune().older_than(30 * DAY).dry_run().await?;
+    let younger = scoop.operate().retention().prune().older_than(30 * DAY).dry_run().await?;
     assert_eq!((younger.kept.refused, younger.kept.recent), (0, refused), "{younger:?}");
 
     // What comes later is not held up.
@@ -93,7 +95,7 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     for (_, order) in &noted {
         is_deleted(&scoop, order).await;
     }
-    assert_eq!(scoop.undeletable().limit(10).await?, []);
+    assert_eq!(scoop.operate().retention().undeletable().limit(10).await?, []);
     scoop.shutdown().await?;
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 0);
     Ok(())
@@ -112,7 +114,8 @@ async fn constraint_that_is_checked_at_the_commit_counts_too() -> Result<()> {
     note(&db, &noted).await;
     db.grow_older(8 * DAY).await;
     is_deleted(&scoop, &other).await;
-    let is_listed = async || scoop.undeletable().limit(10).await.is_ok_and(|kept| kept.len() == 1);
+    let is_listed =
+        async || scoop.operate().retention().undeletable().limit(10).await.is_ok_and(|kept| kept.len() == 1);
     eventually("it is listed", is_listed).await;
     scoop.shutdown().await?;
     Ok(())
@@ -126,13 +129,13 @@ async fn call_by_hand_passes_over_what_is_refused_and_counts_it() -> Result<()> 
     note(&db, &all[1]).await;
     note(&db, &all[4]).await;
     db.grow_older(60 * DAY).await;
-    let pruned = scoop.prune().await?;
+    let pruned = scoop.operate().retention().prune().await?;
     assert_eq!((pruned.hierarchies, pruned.kept.refused, pruned.messages), (3, 2, 3), "{pruned:?}");
     for (at, order) in all.iter().enumerate() {
         assert_eq!(scoop.find(order.id()).await.is_ok(), [1, 4].contains(&at));
     }
     db.execute("DELETE FROM note").await;
-    let pruned = scoop.prune().await?;
+    let pruned = scoop.operate().retention().prune().await?;
     assert_eq!((pruned.hierarchies, pruned.kept), (2, Default::default()), "{pruned:?}");
     scoop.shutdown().await?;
     Ok(())

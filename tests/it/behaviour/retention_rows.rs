@@ -102,12 +102,12 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
     let scoop = start(&db, &feeds).await?;
     let feed = scoop.launch(Feed { cursor: 2, fails: true }).await?;
     assert!(matches!(feed.ends().await?, Outcome::RollbackFailed(_)));
-    let [failed] = &scoop.failed_compensations().await?[..] else { panic!("there is one") };
-    scoop.retry(failed.lineage.id()).await?;
+    let [failed] = &scoop.operate().failures().list().await?[..] else { panic!("there is one") };
+    scoop.operate().failures().retry(failed.lineage.id()).await?;
     let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
     eventually("it failed again", async || db.number(failures).await == 2).await;
     feeds.is_mended.store(true, Ordering::Relaxed);
-    scoop.retry(failed.lineage.id()).await?;
+    scoop.operate().failures().retry(failed.lineage.id()).await?;
     eventually("it is rolled back", async || db.unfinished().await == 0).await;
     scoop.shutdown().await?;
     for table in RECORD {
@@ -115,7 +115,7 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
         assert_eq!(rows(&db, table).await > 0, is_expected, "{table}");
     }
     db.grow_older(60 * DAY).await;
-    let pruned = db.client().prune().await?;
+    let pruned = db.client().operate().retention().prune().await?;
     assert_eq!((pruned.hierarchies, pruned.kept), (1, Default::default()));
     for table in RECORD {
         assert_eq!(rows(&db, table).await, 0, "{table}");
@@ -146,7 +146,7 @@ async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Res
     )
     .await;
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     let text = String::from_utf8(lines.lock().unwrap().clone()).unwrap();
     assert_eq!(text.matches("\"table\": \"intervention\"").count(), 1, "{text}");
     assert_eq!(rows(&db, "intervention").await, 0);
@@ -169,11 +169,11 @@ async fn hierarchy_that_another_transaction_has_locked_is_kept() -> Result<()> {
     ] {
         let mut tx = db.pool().begin().await?;
         sqlx::raw_sql(sqlx::AssertSqlSafe(lock.clone())).execute(&mut *tx).await?;
-        let pruned = scoop.prune().await?;
+        let pruned = scoop.operate().retention().prune().await?;
         assert_eq!((pruned.hierarchies, pruned.kept.busy), (0, 1), "{lock}");
         tx.rollback().await?;
     }
-    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     Ok(())
 }
 
@@ -186,8 +186,10 @@ async fn rollback_and_deletion_at_once_leave_a_whole_hierarchy_or_none() -> Resu
         let feed = scoop.launch(Feed { cursor: 1, fails: false }).await?;
         assert_eq!(feed.ends().await?, Outcome::Committed);
         db.grow_older(60 * DAY).await;
-        let (asked, pruned) =
-            tokio::join!(scoop.rollback(feed.id(), "at once").into_future(), scoop.prune().into_future());
+        let (asked, pruned) = tokio::join!(
+            scoop.rollback(feed.id(), "at once").into_future(),
+            scoop.operate().retention().prune().into_future()
+        );
         match pruned?.hierarchies {
             0 => {
                 assert_eq!(asked?, RollbackAnswer::Accepted);
@@ -200,7 +202,7 @@ async fn rollback_and_deletion_at_once_leave_a_whole_hierarchy_or_none() -> Resu
         eventually("all is at rest", async || db.unfinished().await == 0).await;
         db.history().await;
         db.grow_older(60 * DAY).await;
-        scoop.prune().await?;
+        scoop.operate().retention().prune().await?;
         assert_eq!(rows(&db, "message_event").await, 0);
     }
     Ok(())
@@ -236,7 +238,7 @@ async fn entity_messages_outlive_their_hierarchies_in_the_table() -> Result<()> 
     )
     .await;
     db.grow_older(60 * DAY).await;
-    assert_eq!(db.client().prune().await?.hierarchies, 1);
+    assert_eq!(db.client().operate().retention().prune().await?.hierarchies, 1);
     assert_eq!(db.texts("SELECT topic FROM scoop.message").await, ["paid"]);
     assert_eq!(rows(&db, "message_event").await, 0);
     Ok(())
@@ -248,14 +250,14 @@ async fn redelivered_message_is_kept_while_its_new_run_is_unfinished() -> Result
     let (db, feeds) = (Database::new().await, Feeds::default());
     let unhandled = db.client().launch(Feed { cursor: 0, fails: false }).await?;
     let scoop = start(&db, &feeds).await?;
-    assert_eq!(scoop.redeliver::<Feed>().await?.hierarchies, [unhandled.id()]);
+    assert_eq!(scoop.operate().handlers().redeliver(Feed::TOPIC).await?.hierarchies, [unhandled.id()]);
     feeds.gate.arrivals(1).await;
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.prune().await?.kept.unfinished, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.kept.unfinished, 1);
     feeds.gate.open(10);
     assert_eq!(unhandled.ends().await?, Outcome::Committed);
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.prune().await?.hierarchies, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     assert_eq!(rows(&db, "redelivery").await, 0);
     Ok(())
 }
@@ -501,7 +503,7 @@ async fn role_without_the_function_cannot_prune() -> Result<()> {
     db.execute(&format!("GRANT SELECT ON ALL TABLES IN SCHEMA scoop TO {role}")).await;
     let options = (*db.pool().connect_options()).clone().options([("role", &role)]);
     let client = Scoop::client(PgPool::connect_lazy_with(options));
-    let refused = client.prune().await.unwrap_err();
+    let refused = client.operate().retention().prune().await.unwrap_err();
     assert!(matches!(refused, RuntimeError::Denied { .. }), "{refused}");
     db.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
     Ok(())
@@ -529,11 +531,11 @@ async fn unique_key_that_is_kept_is_a_message_without_its_payload() -> Result<()
         assert_eq!(letter.ends().await?, Outcome::Committed);
     }
     db.grow_older(60 * DAY).await;
-    let pruned = scoop.prune().await?;
+    let pruned = scoop.operate().retention().prune().await?;
     assert_eq!((pruned.hierarchies, pruned.messages, pruned.unique_keys), (2, 1, 0));
     assert_eq!(db.texts("SELECT payload::text FROM scoop.message").await, ["null"]);
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.prune().await?.unique_keys, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.unique_keys, 1);
     assert_eq!(db.number("SELECT count(*) FROM scoop.message").await, 0);
     assert_eq!(db.number("SELECT count(*) FROM scoop.kept_key").await, 0);
     Ok(())
@@ -548,12 +550,12 @@ async fn of_ended_pauses_the_newest_thousand_are_kept() -> Result<()> {
          SELECT 'topic', 'former', 'ann', now(), now() - n * interval '1 hour' FROM generate_series(1, 1000) n",
     )
     .await;
-    assert_eq!(scoop.ended_pauses().limit(2_000).await?.len(), 1_000);
+    assert_eq!(scoop.operate().pauses().ended().limit(2_000).await?.len(), 1_000);
     for topic in ["one", "two"] {
-        scoop.pause(PauseTarget::topic(topic)).await?;
-        scoop.resume(PauseTarget::topic(topic)).await?;
+        scoop.operate().pauses().pause(PauseTarget::topic(topic)).await?;
+        scoop.operate().pauses().resume(PauseTarget::topic(topic)).await?;
     }
-    let ended = scoop.ended_pauses().limit(2_000).await?;
+    let ended = scoop.operate().pauses().ended().limit(2_000).await?;
     assert_eq!(ended.len(), 1_000);
     assert_eq!(ended[0].pause.target, PauseTarget::topic("two"));
     assert_eq!(ended[2].pause.target, PauseTarget::topic("former"));
@@ -585,9 +587,9 @@ async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
             db.execute(&damage).await;
         }
         if is_by_hand {
-            let expected = scoop.prune().dry_run().await?;
+            let expected = scoop.operate().retention().prune().dry_run().await?;
             assert_eq!((expected.hierarchies, expected.kept.recent), (3, 0), "{expected:?}");
-            assert_eq!(scoop.prune().await?, expected);
+            assert_eq!(scoop.operate().retention().prune().await?, expected);
         } else {
             let mut deleted = 0;
             for _ in 0..4 {
@@ -600,7 +602,7 @@ async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
         assert_eq!(left, [roots[2].to_string()], "the year 9999 is not over");
         if is_by_hand {
             db.execute("UPDATE scoop.ended_run SET ended_at = now() - interval '60 days'").await;
-            assert_eq!(scoop.prune().await?.hierarchies, 1);
+            assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
         }
     }
     Ok(())

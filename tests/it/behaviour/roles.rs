@@ -157,13 +157,13 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
 
     let failed = scoop.launch(order(true)).await?;
     assert!(matches!(failed.ends().await?, Outcome::RollbackFailed(_)));
-    let run = scoop.failed_compensations().await?[0].id();
-    scoop.retry(run).await?;
+    let run = scoop.operate().failures().list().await?[0].id();
+    scoop.operate().failures().retry(run).await?;
     let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
     eventually("it has failed again", async || db.number(failures).await == 2).await;
-    scoop.skip(run, "by hand").await?;
+    scoop.operate().failures().skip(run, "by hand").await?;
     assert!(matches!(failed.ends().await?, Outcome::RolledBack(_)));
-    assert_eq!(scoop.interventions(failed.id()).await?.len(), 2);
+    assert_eq!(scoop.operate().failures().interventions(failed.id()).await?.len(), 2);
 
     let later = scoop.launch(order(false)).delay(Duration::from_secs(3600)).await?;
     assert_eq!(scoop.cancel(later.id(), "not wanted").await?, CancelAnswer::Accepted);
@@ -175,11 +175,15 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
     scoop.shutdown().await?;
 
     let scoop = Scoop::builder().postgres(pool.clone()).only::<Remembers>().start().await?;
-    let redelivered =
-        scoop.redeliver::<Forgotten>().since(SystemTime::now() - Duration::from_secs(60)).await?;
+    let redelivered = scoop
+        .operate()
+        .handlers()
+        .redeliver(Forgotten::TOPIC)
+        .since(SystemTime::now() - Duration::from_secs(60))
+        .await?;
     assert_eq!(redelivered.hierarchies.len(), 1);
     assert_eq!(unhandled.ends().await?, Outcome::Committed);
-    scoop.retire_handler("roles.item", "items").drop_pending().await?;
+    scoop.operate().handlers().retire("roles.item", "items").drop_pending().await?;
     scoop.shutdown().await?;
     pool.close().await;
     roles.drop(&db).await;
@@ -208,7 +212,7 @@ async fn roles_of_engine_and_client_launch_to_a_limited_queue() -> Result<()> {
     let roles = Roles::granted(&db).await;
     let (engine, client) = (roles.pool(&db, "engine"), roles.pool(&db, "client"));
     let scoop = Scoop::builder().postgres(engine.clone()).only::<Postcards>().start().await?;
-    assert!(scoop.pause(PauseTarget::Everything).await?.in_force);
+    assert!(scoop.operate().pauses().pause(PauseTarget::Everything).await?.in_force);
     let client_scoop = Scoop::builder().postgres(client.clone()).client().await?;
     scoop.launch(Postcard).await?;
     client_scoop.launch(Postcard).wait_for_room(Duration::from_secs(60)).await?;
@@ -250,7 +254,7 @@ async fn client_role_launches_and_looks_and_cannot_forge() -> Result<()> {
     for order in client.launch_all([Order { fails }, Order { fails }]).await? {
         assert_eq!(order.ends().await?, Outcome::Committed);
     }
-    client.stuck_runs().await?;
+    client.operate().failures().stuck().await?;
 
     let Err(error) = client.cancel(order.id(), "not mine").await.map(drop) else {
         panic!("it was cancelled")
@@ -493,12 +497,12 @@ mod commands {
         let client = Scoop::builder().postgres(pool.clone()).client().await?;
         let accepted = client.send(Take { units: 3 }).await?;
         assert_eq!(accepted.decision().await?, Decision::Accepted(Taken { units: 3 }));
-        assert_eq!(client.command_state(accepted.id()).await?, Some(CommandState::Accepted));
+        assert_eq!(client.find(accepted.id()).await?.command_state().await?, Some(CommandState::Accepted));
         let mut tx = pool.begin().await?;
         let rejected = client.send(Take { units: 6 }).in_transaction(&mut tx).await?;
         tx.commit().await?;
         assert_eq!(rejected.decision().await?, Decision::Rejected(()));
-        assert_eq!(client.command_state(rejected.id()).await?, Some(CommandState::Rejected));
+        assert_eq!(client.find(rejected.id()).await?.command_state().await?, Some(CommandState::Rejected));
         let stock = client.entity::<Stock>(7).await?;
         assert_eq!((stock.version, stock.state.units), (1, -3));
         scoop.shutdown().await?;
@@ -547,7 +551,10 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let runs = "SELECT count(*) FROM scoop.runs";
     assert_eq!(sqlx::query_scalar::<_, i64>(runs).fetch_one(&pool).await?, 0);
     assert!(reader.operate().handlers().list().await?.iter().any(|listed| listed.handler == "orders"));
-    assert!(reader.stuck_runs().await?.is_empty() && reader.failed_compensations().await?.is_empty());
+    assert!(
+        reader.operate().failures().stuck().await?.is_empty()
+            && reader.operate().failures().list().await?.is_empty()
+    );
     assert!(
         !reader.operate().runs().list().await?.runs.is_empty()
             && !reader.operate().runs().list().handler("orders").await?.runs.is_empty()
@@ -560,18 +567,23 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert!(seen.tree().await?.cancellations().is_empty());
     let broken = scoop.launch(Order { fails: true }).await?;
     assert!(matches!(broken.ends().await?, Outcome::RollbackFailed(_)));
-    let run = reader.failed_compensations().await?.remove(0).id();
+    let run = reader.operate().failures().list().await?.remove(0).id();
     assert_eq!(reader.operate().runs().explain(run).await?.runs[0].requests().count(), 4);
-    for tried in [reader.retry(run), reader.skip(run, "tried"), reader.resolve(run, "tried")] {
+    for tried in [
+        reader.operate().failures().retry(run),
+        reader.operate().failures().skip(run, "tried"),
+        reader.operate().failures().resolve(run, "tried"),
+    ] {
         assert_eq!(tried.dry_run().await?, RepairAnswer::Accepted);
     }
     let shipment = scoop.launch(Shipment).await?;
     let awaits = |tree: &Tree| tree.roots().iter().any(|run| run.state == RunState::AwaitingSignal);
     let run = shipment.comes_to(awaits).await?.roots()[0].id();
-    let tried = reader.signal_run(run, serde_json::json!({ "cents": 990 }), "tried").dry_run();
+    let tried =
+        reader.operate().runs().signal_run(run, serde_json::json!({ "cents": 990 }), "tried").dry_run();
     assert_eq!(tried.await?, SignalAnswer::Accepted);
     for hierarchy in [&broken, &shipment] {
-        assert!(reader.interventions(hierarchy.id()).await?.is_empty());
+        assert!(reader.operate().failures().interventions(hierarchy.id()).await?.is_empty());
     }
     let mut events = begun(reader.operate().events().follow()).await;
     scoop.launch(Order { fails: false }).await?.ends().await?;

@@ -118,12 +118,12 @@ async fn pauses_of_a_ready_run_are_shown_with_their_requesters() -> Result<()> {
     let builder = db.scoop().only::<Orders>().only::<Items>().provide(Items { gate: gate.clone() });
     let scoop = builder.start().await?;
     gate.open(1);
-    scoop.pause(PauseTarget::saga::<Items>()).source("ann").reason("stocktaking").await?;
-    scoop.pause(PauseTarget::topic("runs-view.item")).source("bob").await?;
+    scoop.operate().pauses().pause(PauseTarget::saga::<Items>()).source("ann").reason("stocktaking").await?;
+    scoop.operate().pauses().pause(PauseTarget::topic("runs-view.item")).source("bob").await?;
     let item = scoop.launch(Item).await?;
     assert_eq!(db.texts("SELECT paused FROM scoop.runs").await, ["by ann: stocktaking; by bob"]);
-    for pause in scoop.pauses().await? {
-        scoop.resume(&pause.target).await?;
+    for pause in scoop.operate().pauses().list().await? {
+        scoop.operate().pauses().resume(&pause.target).await?;
     }
     assert_eq!(item.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;

@@ -616,7 +616,7 @@ mod overlap {
         let db = Database::new().await;
         let scoop = db.start((Broken,)).await?;
         eventually("several runs rest as failed", async || {
-            scoop.failed_compensations().await.expect("the database answers").len() > 2
+            scoop.operate().failures().list().await.expect("the database answers").len() > 2
         })
         .await;
         scoop.shutdown().await?;
@@ -637,7 +637,7 @@ mod by_hand {
         assert_eq!(scoop.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
         let client = Scoop::client(db.pool().clone());
         assert_eq!(client.trigger::<Daily>().await?.ends().await?, Outcome::Committed);
-        assert_eq!(client.trigger_named("daily").await?.ends().await?, Outcome::Committed);
+        assert_eq!(client.operate().schedules().trigger("daily").await?.ends().await?, Outcome::Committed);
         let ticks = received.next(3).await;
         assert_eq!(ticks.iter().map(Tick::count).collect::<Vec<_>>(), [1, 2, 3]);
         assert!(ticks[0].due() > asked && ticks[1].due() > ticks[0].due());
@@ -650,7 +650,8 @@ mod by_hand {
     async fn a_saga_that_no_program_has_cannot_be_run() {
         let db = Database::new().await;
         let client = Scoop::client(db.pool().clone());
-        for refused in [client.trigger::<Daily>().await, client.trigger_named("daily").await] {
+        for refused in [client.trigger::<Daily>().await, client.operate().schedules().trigger("daily").await]
+        {
             match refused.err() {
                 Some(RuntimeError::NoSchedule { saga }) => assert_eq!(saga, "daily"),
                 other => panic!("{other:?}"),

@@ -78,7 +78,7 @@ async fn planted_functions_and_operators_are_never_called() -> Result<()> {
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(root.tree().await?.runs().len(), 2);
     assert!(!scoop.operate().handlers().list().await?.is_empty());
-    assert!(scoop.stuck_runs().await?.is_empty());
+    assert!(scoop.operate().failures().stuck().await?.is_empty());
     scoop.shutdown().await?;
 
     // The next worker finds a dead one, removes it, and sweeps.

@@ -198,7 +198,7 @@ async fn program_with_all_settings_at_their_maximum_runs_its_sagas() -> Result<(
             let failing = launcher.launch(Fail { text: long.clone() }).await?.ends().await?;
             let Outcome::RolledBack(failure) = failing else { panic!("{failing:?}") };
             assert!(failure.message.contains(&long), "{failure}");
-            launcher.prune().older_than(time).await?;
+            launcher.operate().retention().prune().older_than(time).await?;
         }
         scoop.shutdown().await?;
     }
@@ -499,7 +499,7 @@ async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_s
     let options = (*db.pool().connect_options()).clone().username(&role);
     let mut errors = vec![];
     let mut started = false;
-    for limit in 0..=Scoop::required_connections() {
+    for limit in 0..=scoop::Builder::required_connections() {
         db.execute(&format!("ALTER ROLE {role} CONNECTION LIMIT {limit}")).await;
         let pool = sqlx::postgres::PgPoolOptions::new().max_connections(5);
         let pool = pool.acquire_timeout(Duration::from_millis(500)).connect_lazy_with(options.clone());
@@ -507,7 +507,7 @@ async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_s
         match builder.only::<RootHandler>().start().await {
             Ok(scoop) => {
                 scoop.shutdown().await?;
-                started = limit == Scoop::required_connections();
+                started = limit == scoop::Builder::required_connections();
             }
             Err(error) => errors.push((limit, error)),
         }
@@ -516,7 +516,7 @@ async fn start_beyond_the_connection_limit_of_the_role_shows_the_reason_of_the_s
     db.execute(&format!("DROP OWNED BY {role}")).await;
     db.execute(&format!("DROP ROLE {role}")).await;
     assert!(started, "{errors:?}");
-    assert_eq!(errors.len(), usize::try_from(Scoop::required_connections())?);
+    assert_eq!(errors.len(), usize::try_from(scoop::Builder::required_connections())?);
     for (limit, error) in errors {
         assert!(matches!(error, RuntimeError::NoConnection { .. }), "{limit}: {error:?}");
         assert!(error.to_string().contains("too many connections for role"), "{limit}: {error}");

@@ -184,7 +184,7 @@ async fn reply_to_another_message_of_the_saga_fails_the_step() -> Result<()> {
 async fn retired_topic_of_a_saga_leaves_its_other_topics() -> Result<()> {
     let (db, notes) = (Database::new().await, Notes::default());
     let scoop = start(&db, &notes).await?;
-    assert!(scoop.retire_handler("orders.changed", "checkout").await?.was_registered);
+    assert!(scoop.operate().handlers().retire("orders.changed", "checkout").await?.was_registered);
     assert!(are_topics(&scoop, "checkout", &["orders.placed", "orders.withdrawn"]).await?);
     let changed = scoop.launch(OrderChanged { order: 4, fails: false }).await?;
     assert_eq!(changed.ends().await?, Outcome::NoHandlers);
@@ -193,7 +193,7 @@ async fn retired_topic_of_a_saga_leaves_its_other_topics() -> Result<()> {
     scoop.shutdown().await?;
     // The next start registers the topic again, and the message is delivered then.
     let scoop = start(&db, &notes).await?;
-    assert_eq!(scoop.redeliver::<OrderChanged>().await?.hierarchies.len(), 1);
+    assert_eq!(scoop.operate().handlers().redeliver(OrderChanged::TOPIC).await?.hierarchies.len(), 1);
     assert_eq!(changed.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["shipped placed 3", "shipped changed 4"]);
     scoop.shutdown().await?;
@@ -265,7 +265,7 @@ async fn runs_of_a_lost_topic_wait_for_a_program_that_has_it() -> Result<()> {
     let left = one.launch(changed()).await?;
     assert_eq!(one.launch(placed()).await?.ends().await?, Outcome::Committed);
     assert_eq!(left.tree().await?.roots()[0].state, RunState::Pending);
-    assert_eq!(one.stuck_runs().await?.len(), 1, "no living program has the topic");
+    assert_eq!(one.operate().failures().stuck().await?.len(), 1, "no living program has the topic");
     let two = db.start((Two { notes: notes.clone() },)).await?;
     assert_eq!(left.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["One", "Two"]);

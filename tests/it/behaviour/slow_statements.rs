@@ -139,7 +139,7 @@ mod outcomes {
         let db = Database::new().await;
         db.execute(SLOW_PARTS).await;
         let options = (*db.pool().connect_options()).clone().options([("statement_timeout", "100ms")]);
-        let pool = PgPoolOptions::new().max_connections(Scoop::required_connections());
+        let pool = PgPoolOptions::new().max_connections(scoop::Builder::required_connections());
         let pool = pool.connect_with(options).await?;
         let scoop = Scoop::builder().postgres(pool).only::<Whole>().only::<Parts>().only::<Bystander>();
         let scoop = scoop.start().await?;
@@ -196,7 +196,9 @@ mod reads {
         assert_eq!(before.ends().await?, Outcome::Committed);
         let read = || {
             let (scoop, hierarchy) = (scoop.clone(), before.id());
-            tokio::spawn(async move { scoop.interventions(hierarchy).await.map(|done| done.len()) })
+            tokio::spawn(async move {
+                scoop.operate().failures().interventions(hierarchy).await.map(|done| done.len())
+            })
         };
         let lock = db.pool().begin_with(LOCK).await?;
         let first = read();
@@ -231,7 +233,9 @@ mod reads {
         let launched = scoop.launch(Grandchild).await?;
         let lock = db.pool().begin_with(LOCK).await?;
         let (reader, hierarchy) = (scoop.clone(), launched.id());
-        let read = tokio::spawn(async move { reader.interventions(hierarchy).await.map(|done| done.len()) });
+        let read = tokio::spawn(async move {
+            reader.operate().failures().interventions(hierarchy).await.map(|done| done.len())
+        });
         eventually("a list is read", async || lists(&db).await.len() == 1).await;
         let refused = scoop.operate().handlers().list().await.unwrap_err();
         assert!(matches!(refused, RuntimeError::ReadsBusy { .. }), "{refused:?}");
@@ -250,7 +254,9 @@ mod reads {
         let hierarchy = scoop.launch(Grandchild).await?.id();
         let lock = db.pool().begin_with(LOCK).await?;
         let reader = scoop.clone();
-        let read = tokio::spawn(async move { reader.interventions(hierarchy).await.map(|done| done.len()) });
+        let read = tokio::spawn(async move {
+            reader.operate().failures().interventions(hierarchy).await.map(|done| done.len())
+        });
         eventually("a list is read", async || lists(&db).await.len() == 1).await;
         scoop.operate().handlers().list().await?;
         lock.rollback().await?;
@@ -296,14 +302,14 @@ mod reads {
         // As many as the client has connections.
         for _ in 0..2 {
             let asked = scoop.clone();
-            let dry_run = tokio::spawn(async move { asked.retry(run).dry_run().await });
+            let dry_run = tokio::spawn(async move { asked.operate().failures().retry(run).dry_run().await });
             let begins = async || checks().await.iter().any(|session| !before.contains(session));
             eventually("a request is checked", begins).await;
             before = checks().await;
             dry_run.abort();
             assert!(dry_run.await.is_err_and(|ended| ended.is_cancelled()));
         }
-        assert!(scoop.interventions(hierarchy).await?.is_empty());
+        assert!(scoop.operate().failures().interventions(hierarchy).await?.is_empty());
         lock.rollback().await?;
         Ok(())
     }

@@ -199,24 +199,27 @@ async fn stuck_runs_are_listed_and_get_another_chance_on_request() -> Result<()>
     let reason = reason(&root).await?;
 
     let client = db.client();
-    let [stuck] = &*client.stuck_runs().await? else { panic!("one run is stuck") };
+    let [stuck] = &*client.operate().failures().stuck().await? else { panic!("one run is stuck") };
     assert_eq!((&*stuck.handler, stuck.step.as_deref()), ("checkout", Some("reserve")));
     assert_eq!((&stuck.reason, stuck.rolling_back, stuck.giving_up), (&reason, false, false));
     assert!(!stuck.needs_retry);
     assert_eq!(stuck.phase, RunPhase::Stuck);
     assert_eq!(stuck.requests().collect::<Vec<_>>(), [RunRequest::Retry, RunRequest::Cancel]);
     assert_eq!(stuck.lineage.root_id(), root.id());
-    assert_eq!(client.stuck_runs().after(stuck).await?.len(), 0);
-    assert_eq!(client.skip(stuck.lineage.id(), "").await?, RepairAnswer::Stuck);
+    assert_eq!(client.operate().failures().stuck().after(stuck).await?.len(), 0);
+    assert_eq!(client.operate().failures().skip(stuck.lineage.id(), "").await?, RepairAnswer::Stuck);
 
     // The same program comes to the same end.
-    assert_eq!(client.retry(stuck.lineage.id()).source("support").await?, RepairAnswer::Accepted);
+    assert_eq!(
+        client.operate().failures().retry(stuck.lineage.id()).source("support").await?,
+        RepairAnswer::Accepted
+    );
     crate::support::eventually("it is stuck again", async || {
-        let listed = client.stuck_runs().await.expect("the database answers");
+        let listed = client.operate().failures().stuck().await.expect("the database answers");
         listed.iter().any(|again| again.since > stuck.since && again.reason == stuck.reason)
     })
     .await;
-    let done = client.interventions(root.id()).await?;
+    let done = client.operate().failures().interventions(root.id()).await?;
     assert_eq!((&*done[0].kind, &*done[0].source, &done[0].step), ("retry", "support", &None));
     scoop.shutdown().await?;
     Ok(())
@@ -229,18 +232,22 @@ async fn run_whose_saga_no_program_has_is_offered_no_retry() -> Result<()> {
     let client = db.client();
     let root = client.launch(Root).await?;
     crate::support::eventually("the run is listed", async || {
-        client.stuck_runs().await.expect("the database answers").len() == 1
+        client.operate().failures().stuck().await.expect("the database answers").len() == 1
     })
     .await;
-    let [left] = &*client.stuck_runs().await? else { panic!("one run is left") };
+    let [left] = &*client.operate().failures().stuck().await? else { panic!("one run is left") };
     assert!(left.reason.starts_with("no living program has saga `checkout`"), "{}", left.reason);
     assert_eq!((left.phase, left.hierarchy()), (RunPhase::Pending, root.id()));
-    assert_eq!(client.retry(left.id()).await?, RepairAnswer::NotFailed, "nothing is in repair");
+    assert_eq!(
+        client.operate().failures().retry(left.id()).await?,
+        RepairAnswer::NotFailed,
+        "nothing is in repair"
+    );
     assert_eq!(left.requests().collect::<Vec<_>>(), [RunRequest::Cancel]);
     for answer in [client.cancel(left.id(), "tried").dry_run().await?, client.cancel(left.id(), "").await?] {
         assert_eq!(answer, CancelAnswer::Accepted);
     }
-    let [left] = &*client.stuck_runs().await? else { panic!("one run is left") };
+    let [left] = &*client.operate().failures().stuck().await? else { panic!("one run is left") };
     assert!(left.giving_up && left.requests().next().is_none(), "{left:?}");
     Ok(())
 }
@@ -253,7 +260,7 @@ async fn cancelled_stuck_run_gives_up_in_a_fitting_program() -> Result<()> {
     let scoop = db.start((shorter::Checkout, ChildHandler)).await?;
     reason(&root).await?;
     assert_eq!(scoop.cancel(root.id(), "too late").await?, CancelAnswer::Accepted);
-    let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
+    let [stuck] = &*scoop.operate().failures().stuck().await? else { panic!("one run is stuck") };
     assert!(stuck.giving_up, "{stuck:?}");
     assert_eq!(root.status().await?, scoop::Status::Unfinished);
     scoop.shutdown().await?;
@@ -272,10 +279,10 @@ async fn cancelled_run_whose_code_is_gone_is_ended_by_empty_steps() -> Result<()
     let scoop = db.start((shorter::Checkout, ChildHandler)).await?;
     let reason = reason(&root).await?;
     assert!(reason.contains("`reserve`"), "{reason}");
-    let [stuck] = &*scoop.stuck_runs().await? else { panic!("one run is stuck") };
+    let [stuck] = &*scoop.operate().failures().stuck().await? else { panic!("one run is stuck") };
     let run = stuck.id();
-    assert_eq!(scoop.resolve(run, "put right by hand").await?, RepairAnswer::Stuck);
-    assert_eq!(scoop.skip(run, "put right by hand").await?, RepairAnswer::Stuck);
+    assert_eq!(scoop.operate().failures().resolve(run, "put right by hand").await?, RepairAnswer::Stuck);
+    assert_eq!(scoop.operate().failures().skip(run, "put right by hand").await?, RepairAnswer::Stuck);
     assert_eq!(scoop.cancel(run, "its code is gone").await?, CancelAnswer::Accepted);
     scoop.shutdown().await?;
 
@@ -283,7 +290,7 @@ async fn cancelled_run_whose_code_is_gone_is_ended_by_empty_steps() -> Result<()
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it was cancelled") };
     assert!(failure.report().contains("its code is gone"), "{}", failure.report());
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
-    assert_eq!(scoop.stuck_runs().await?.len(), 0);
+    assert_eq!(scoop.operate().failures().stuck().await?.len(), 0);
     scoop.shutdown().await?;
     Ok(())
 }

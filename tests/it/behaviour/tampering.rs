@@ -388,9 +388,17 @@ async fn are_settled(scoop: &Scoop, mut left: Vec<Tampered>) -> Vec<Tampered> {
 async fn unsettled_of(scoop: &Scoop, tampered: Vec<Tampered>) -> Vec<Tampered> {
     let mut listed = BTreeSet::new();
     listed.extend(
-        scoop.stuck_runs().limit(1_000).await.expect("a list").iter().map(|run| run.lineage.root_id()),
+        scoop
+            .operate()
+            .failures()
+            .stuck()
+            .limit(1_000)
+            .await
+            .expect("a list")
+            .iter()
+            .map(|run| run.lineage.root_id()),
     );
-    let failed = scoop.failed_compensations().limit(1_000).await.expect("a list");
+    let failed = scoop.operate().failures().list().limit(1_000).await.expect("a list");
     listed.extend(failed.iter().map(|failed| failed.lineage.root_id()));
     let mut unsettled = vec![];
     for it in tampered {

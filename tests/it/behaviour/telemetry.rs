@@ -1,9 +1,12 @@
 //! Events and connections of a program on PostgreSQL.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use scoop::Handle;
+use scoop::pauses::PauseTarget;
+use scoop::retention::Keep;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -159,6 +162,84 @@ async fn time_in_the_queue_and_connections_are_measured() -> Result<()> {
     }
     drop(held);
     scoop.shutdown().await?;
+    Ok(())
+}
+
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "metered.jobs")]
+struct Job;
+
+#[derive(Default)]
+struct Jobs;
+
+#[saga(name = "metered-jobs", queue = 1)]
+#[subscribes(Job)]
+impl Jobs {
+    #[step]
+    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Current thread: the recorder is that of a thread.
+#[tokio::test]
+async fn length_of_a_queue_and_refused_launches_are_reported() -> Result<()> {
+    let db = Database::new().await;
+    let scoop = db.start((Jobs,)).await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).await?;
+    let job = scoop.launch(Job).await?;
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let _recording = ::metrics::set_default_local_recorder(&recorder);
+    assert!(matches!(scoop.launch(Job).await, Err(RuntimeError::QueueFull { .. })));
+    let reported = || {
+        let metrics = snapshotter.snapshot().into_vec().into_iter();
+        let value = |name: &str, value: DebugValue| match value {
+            DebugValue::Gauge(value) => Some((name.to_owned(), value.into_inner().to_string())),
+            DebugValue::Counter(count) => Some((name.to_owned(), count.to_string())),
+            DebugValue::Histogram(_) => None,
+        };
+        let of_jobs = metrics.filter(|(key, ..)| key.key().labels().any(|it| it.value() == "metered-jobs"));
+        of_jobs.filter_map(|(key, .., it)| value(key.key().name(), it)).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(reported()["scoop_refused_launches_total"], "1");
+    scoop.shutdown().await?;
+    let scoop = db.start((Jobs,)).await?;
+    let mut seen = BTreeMap::new();
+    eventually("the queue is reported", async || {
+        seen.extend(reported());
+        seen.contains_key("scoop_queue_limit")
+    })
+    .await;
+    assert_eq!(["scoop_queue_length", "scoop_queue_limit"].map(|name| seen[name].as_str()), ["1", "1"]);
+    scoop.operate().pauses().resume(PauseTarget::Everything).await?;
+    assert_eq!(job.ends().await?, Outcome::Committed);
+    scoop.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn pauses_and_deletions_are_reported() -> Result<()> {
+    let db = Database::new().await;
+    let (events, _guard) = Events::listen();
+    let scoop = db.start((Jobs,)).await?;
+    scoop.operate().pauses().pause(PauseTarget::Everything).await?;
+    scoop.operate().pauses().resume(PauseTarget::Everything).await?;
+    scoop.launch(Job).await?.ends().await?;
+    db.grow_older(Duration::from_secs(40 * 24 * 3_600)).await;
+    assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
+    scoop.shutdown().await?;
+    let often = Keep::default().every(Duration::from_millis(10));
+    let refuses = Scoop::builder().postgres(db.pool().clone()).keep(often);
+    let refuses = refuses.before_delete(|_| async { Err::<(), _>("no room") });
+    let scoop = refuses.only::<Jobs>().start().await?;
+    scoop.launch(Job).await?.ends().await?;
+    db.grow_older(Duration::from_secs(40 * 24 * 3_600)).await;
+    eventually("it is not archived", async || !events.of("unarchived").is_empty()).await;
+    scoop.shutdown().await?;
+    for name in ["pause_began", "pause_ended", "pruned"] {
+        assert_eq!(events.of(name).len(), 1, "{name}");
+    }
     Ok(())
 }
 

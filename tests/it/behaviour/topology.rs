@@ -39,9 +39,9 @@ async fn retired_handler_gets_no_more_messages_but_keeps_its_waiting_runs() -> R
     let (scoop, root) = waiting(&db).await?;
     assert_eq!(listed(&scoop).await?, ["child-handler on child-topic", "root-handler on root-topic"]);
 
-    let retired = scoop.retire_handler("child-topic", "child-handler").await?;
+    let retired = scoop.operate().handlers().retire("child-topic", "child-handler").await?;
     assert_eq!((retired.was_registered, retired.pending, retired.dropped), (true, 1, 0));
-    let retired = scoop.retire_handler("child-topic", "child-handler").await?;
+    let retired = scoop.operate().handlers().retire("child-topic", "child-handler").await?;
     assert_eq!((retired.was_registered, retired.pending, retired.dropped), (false, 1, 0));
     assert_eq!(listed(&scoop).await?, ["root-handler on root-topic"]);
     assert_eq!(scoop.launch(Child).await?.ends().await?, Outcome::NoHandlers);
@@ -58,7 +58,7 @@ async fn retired_handler_gets_no_more_messages_but_keeps_its_waiting_runs() -> R
 async fn waiting_runs_of_a_retired_handler_can_be_dropped() -> Result<()> {
     let db = Database::new().await;
     let (scoop, root) = waiting(&db).await?;
-    let retired = scoop.retire_handler("child-topic", "child-handler").drop_pending().await?;
+    let retired = scoop.operate().handlers().retire("child-topic", "child-handler").drop_pending().await?;
     assert_eq!((retired.was_registered, retired.pending, retired.dropped), (true, 0, 1));
     assert_eq!(root.ends().await?, Outcome::Committed);
     db.history().await.expect(
@@ -78,9 +78,9 @@ async fn dropped_run_of_a_root_message_is_over() -> Result<()> {
     db.start((ChildHandler,)).await?.shutdown().await?;
     let client = Scoop::client(db.pool().clone());
     let child = client.launch(Child).await?;
-    client.retire_handler("child-topic", "child-handler").await?;
+    client.operate().handlers().retire("child-topic", "child-handler").await?;
     assert_eq!(db.unfinished().await, 1);
-    let retired = client.retire_handler("child-topic", "child-handler").drop_pending().await?;
+    let retired = client.operate().handlers().retire("child-topic", "child-handler").drop_pending().await?;
     assert_eq!((retired.was_registered, retired.dropped), (false, 1));
     assert_eq!(child.ends().await?, Outcome::NoHandlers);
     assert_eq!(db.unfinished().await, 0);

@@ -164,7 +164,7 @@ async fn end_of_the_newest_build_retires_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn registered_handler_of_a_program_that_never_started_is_not_retired() -> Result<()> {
     let db = Database::new().await;
-    db.client().register_handler("child-topic", "letters").await?;
+    db.client().operate().handlers().register("child-topic", "letters").await?;
     for build in ["1", "2"] {
         without_letters(&db, build).await.start().await?.shutdown().await?;
     }
@@ -213,7 +213,7 @@ async fn workers_are_listed_with_their_sagas_until_they_end() -> Result<()> {
     assert_eq!(sagas[0].definition, sagas[1].definition);
     first.shutdown().await?;
     assert_eq!(second.operate().handlers().workers().await?.len(), 1);
-    assert!(second.lacking_rights().await?.is_empty());
+    assert!(second.operate().lacking_rights().await?.is_empty());
     second.shutdown().await?;
     Ok(())
 }

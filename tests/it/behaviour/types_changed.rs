@@ -114,7 +114,7 @@ async fn finished_beside<S: Version>() -> Result<()> {
     let new = starts::<S>(&db, &notes).await?;
     let clerk = db.start((Clerk,)).await?;
     end(&roots, &notes).await?;
-    assert!(new.stuck_runs().await?.is_empty());
+    assert!(new.operate().failures().stuck().await?.is_empty());
     for scoop in [clerk, new, old] {
         scoop.shutdown().await?;
     }
@@ -130,7 +130,7 @@ async fn stuck_in<S: Version>() -> Result<String> {
     for root in &roots {
         root.comes_to(|tree| matches!(tree.roots()[0].state, RunState::Stuck { .. })).await?;
     }
-    let stuck = new.stuck_runs().await?;
+    let stuck = new.operate().failures().stuck().await?;
     assert_eq!(stuck.len(), RUNS);
     new.shutdown().await?;
     let old = starts::<original::Shop>(&db, &notes).await?;
@@ -240,7 +240,7 @@ async fn reply_that_the_newer_program_cannot_read_is_left_to_the_older_one() -> 
         assert_eq!(old.launch(Order::default()).await?.ends().await?, Outcome::Committed);
     }
     assert_eq!(notes.all()[RUNS..], [r#""seven"@words"#; RUNS]);
-    assert!(new.stuck_runs().await?.is_empty());
+    assert!(new.operate().failures().stuck().await?.is_empty());
     for scoop in [seller, new, old] {
         scoop.shutdown().await?;
     }

@@ -77,7 +77,7 @@ async fn message_and_signal_of_json_reach_the_saga_of_their_types() -> Result<()
     let order = launch().required().await?;
     assert_eq!(launch().await?.id(), order.id(), "the key is that of the launch before");
     assert_eq!(scoop.launch(Order { number: 7 }).unique("order 7").await?.id(), order.id());
-    scoop.signal_named("untyped.paid", json(r#"{"amount":990}"#), "7").await?;
+    scoop.operate().runs().signal("untyped.paid", json(r#"{"amount":990}"#), "7").await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["990 for 7"]);
     scoop.shutdown().await?;
@@ -93,7 +93,7 @@ async fn step_waits_for_the_handlers_of_a_message_of_json() -> Result<()> {
         scoop.launch(PassOn { topic: topic.into(), payload: json(payload), required })
     };
     let relayed = pass_on("untyped.order", r#"{"number":7}"#, true).await?;
-    scoop.signal_named("untyped.paid", json(r#"{"amount":990}"#), "7").await?;
+    scoop.operate().runs().signal("untyped.paid", json(r#"{"amount":990}"#), "7").await?;
     assert_eq!(relayed.ends().await?, Outcome::Committed);
     assert_eq!(notes.all(), ["990 for 7", "passed on"]);
 
@@ -120,19 +120,21 @@ async fn run_gets_the_signal_that_it_awaits_and_its_sender_is_recorded() -> Resu
     let order = scoop.launch(Order { number: 7 }).await?;
     let tree = order.comes_to(|tree| tree.roots()[0].state == RunState::AwaitingSignal).await?;
     let run = tree.roots()[0].id();
-    let send = || scoop.signal_run(run, json(r#"{"amount":990}"#), "the bank has called").source("Ada");
-    let refused = scoop.signal_run(run, json(r#""a\u0000b""#), "").await.err();
+    let send = || {
+        scoop.operate().runs().signal_run(run, json(r#"{"amount":990}"#), "the bank has called").source("Ada")
+    };
+    let refused = scoop.operate().runs().signal_run(run, json(r#""a\u0000b""#), "").await.err();
     assert!(matches!(refused, Some(RuntimeError::NulCharacter { .. })), "{refused:?}");
-    assert!(scoop.interventions(order.id()).await?.is_empty(), "nothing was sent");
+    assert!(scoop.operate().failures().interventions(order.id()).await?.is_empty(), "nothing was sent");
     assert_eq!(send().await?, scoop::requests::SignalAnswer::Accepted);
     assert_eq!(order.ends().await?, Outcome::Committed);
     assert_eq!(send().await?, scoop::requests::SignalAnswer::NotAwaiting);
     assert_eq!(notes.all(), ["990 for 7"]);
-    let sent = scoop.interventions(order.id()).await?;
+    let sent = scoop.operate().failures().interventions(order.id()).await?;
     let [sent] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((&*sent.kind, &*sent.source, sent.run, &sent.step), ("signal", "Ada", run, &None));
     assert_eq!(sent.to_string(), "signal by Ada: the bank has called");
-    let wrong = scoop.signal_run(order.id().uuid(), json("1"), "").await.err();
+    let wrong = scoop.operate().runs().signal_run(order.id().uuid(), json("1"), "").await.err();
     assert!(matches!(wrong, Some(RuntimeError::WrongId { .. })), "{wrong:?}");
     scoop.shutdown().await?;
     Ok(())
@@ -152,16 +154,16 @@ async fn impossible_topic_name_or_key_is_refused_by_name() -> Result<()> {
     let refused = scoop.launch_untyped("untyped.orders", json("1")).required().await.err();
     let Some(error @ RuntimeError::NoHandler { .. }) = &refused else { panic!("{refused:?}") };
     assert!(error.to_string().contains("`Scoop::launch_untyped` requires one"), "{error}");
-    let refused = scoop.signal_named("untyped.payed", json("1"), "7").required().await.err();
+    let refused = scoop.operate().runs().signal("untyped.payed", json("1"), "7").required().await.err();
     let Some(error @ RuntimeError::SignalNotAwaited { signal, near }) = &refused else {
         panic!("{refused:?}")
     };
     assert_eq!((&**signal, &near[..]), ("untyped.payed", &["untyped.paid".to_owned()][..]));
     assert!(error.to_string().contains("(did you mean `untyped.paid`?)"), "{error}");
-    let kept = scoop.signal_named("untyped.paid", json(r#"{"amount":1}"#), "8").required().await?;
+    let kept = scoop.operate().runs().signal("untyped.paid", json(r#"{"amount":1}"#), "8").required().await?;
     assert_eq!(kept, 0, "no run awaits it yet, but a saga does");
     for (name, key) in [("", "7"), (&*"n".repeat(181), "7"), ("a\0b", "7"), ("untyped.paid", "")] {
-        let refused = scoop.signal_named(name, json("1"), key).await.err();
+        let refused = scoop.operate().runs().signal(name, json("1"), key).await.err();
         let Some(RuntimeError::Signal { signal, .. }) = &refused else { panic!("{name:?}: {refused:?}") };
         assert_eq!(signal, name);
     }

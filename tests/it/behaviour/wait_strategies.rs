@@ -529,7 +529,7 @@ async fn cancelled_while_a_strategy_waits_all_give_up() -> Result<()> {
 async fn window_handlers_that_register_in_it_take_part_and_those_that_have_not_begun_are_dropped()
 -> Result<()> {
     let program = Program::start().await?;
-    program.scoop.register_handler("strategies.quote", "ghost").await?;
+    program.scoop.operate().handlers().register("strategies.quote", "ghost").await?;
     let quote = waiting(&["beta"]);
     let plan = Plan::Window(Duration::from_millis(2_500));
     let root = program.ask(Ask { plan, quote, ..Ask::default() }).await?;
@@ -623,7 +623,7 @@ async fn strategy_that_no_program_has_run_is_stuck_and_says_why() -> Result<()> 
     );
 
     program.db.execute(&rename("strategies.unknown", "strategies.first")).await;
-    program.scoop.retry(tree.runs()[0].lineage.id()).await?;
+    program.scoop.operate().failures().retry(tree.runs()[0].lineage.id()).await?;
     program.noted("choose").await;
     program.gate.open(2);
     assert_eq!(root.ends().await?, Outcome::Committed);
@@ -633,7 +633,7 @@ async fn strategy_that_no_program_has_run_is_stuck_and_says_why() -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn handler_without_a_program_holds_up_no_launch_that_has_failed() -> Result<()> {
     let program = Program::start().await?;
-    program.scoop.register_handler("strategies.quote", "ghost").await?;
+    program.scoop.operate().handlers().register("strategies.quote", "ghost").await?;
     let plan = Plan::AtLeastWithin(4, Duration::from_millis(300));
     let root = program.ask(Ask { plan, ..Ask::default() }).await?;
     let Outcome::RolledBack(failure) = root.ends().await? else { panic!("it goes on") };

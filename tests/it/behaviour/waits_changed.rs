@@ -102,9 +102,9 @@ async fn stuck_under<S: Version>() -> Result<()> {
     let scoop = db.start((S::new(&notes),)).await?;
     let reason = is_stuck(&scoop.find(root).await?).await?;
     assert!(reason.contains("waits for the signal `orders.approved` with the key `7`"), "{reason}");
-    assert_eq!(scoop.stuck_runs().await?.len(), 1);
+    assert_eq!(scoop.operate().failures().stuck().await?.len(), 1);
     // A retry does not have it go on without its signal.
-    scoop.retry(scoop.stuck_runs().await?[0].lineage.id()).await?;
+    scoop.operate().failures().retry(scoop.operate().failures().stuck().await?[0].lineage.id()).await?;
     is_stuck(&scoop.find(root).await?).await?;
     assert_eq!(scoop.signal(Approved, "7").await?, 0, "it is kept");
     scoop.shutdown().await?;
@@ -129,7 +129,7 @@ async fn run_whose_signal_an_older_living_program_awaits_is_not_stuck() -> Resul
     let root = old.launch(Root).await?;
     root.comes_to(|tree| tree.roots()[0].state == RunState::AwaitingSignal).await?;
     let new = db.start((no_signal::Shipping::new(&notes),)).await?;
-    assert!(new.stuck_runs().await?.is_empty());
+    assert!(new.operate().failures().stuck().await?.is_empty());
     old.shutdown().await?;
     is_stuck(&new.find(root.id()).await?).await?;
     new.shutdown().await?;
@@ -145,7 +145,7 @@ async fn cancelled_run_whose_signal_no_program_awaits_gives_up_when_it_is_retrie
     let handle = scoop.find(root).await?;
     is_stuck(&handle).await?;
     scoop.cancel(root, "enough").await?;
-    scoop.retry(scoop.stuck_runs().await?[0].lineage.id()).await?;
+    scoop.operate().failures().retry(scoop.operate().failures().stuck().await?[0].lineage.id()).await?;
     assert!(matches!(handle.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(notes.all(), ["reserve"]);
     scoop.shutdown().await?;

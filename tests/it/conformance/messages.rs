@@ -151,13 +151,13 @@ async fn mq_05_to_run_nothing_at_a_time_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn mq_06_the_required_connections_are_known_and_demanded() -> Result<()> {
     let db = Database::new().await;
-    let required = Scoop::required_connections();
+    let required = scoop::Builder::required_connections();
     let start = async |connections| {
         let pool = db.another_pool(connections).await;
         Scoop::builder().postgres(pool).only::<mq_02::Receiver>().start().await
     };
     start(required).await?.shutdown().await?;
-    assert_eq!(Scoop::required_connections(), required);
+    assert_eq!(scoop::Builder::required_connections(), required);
     match start(required - 1).await.err() {
         Some(RuntimeError::Setup(errors)) => {
             assert_eq!(errors, [SetupError::PoolTooSmall { max: required - 1, required }]);

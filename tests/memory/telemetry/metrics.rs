@@ -1,14 +1,19 @@
 //! Metrics: each one that the guide lists is reported, with its labels and its unit.
 
-use std::collections::BTreeMap;
-
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 use super::*;
 
 /// Metrics that need a database: `tests/it/behaviour/telemetry.rs`.
-const NOT_REPORTED: [&str; 3] = ["scoop_connections", "scoop_connections_used", "scoop_queue_seconds"];
+const NOT_REPORTED: [&str; 6] = [
+    "scoop_connections",
+    "scoop_connections_used",
+    "scoop_queue_length",
+    "scoop_queue_limit",
+    "scoop_queue_seconds",
+    "scoop_refused_launches_total",
+];
 
 /// The row of the guide for a reported metric, its labels and its value.
 type ReportedMetric = (guide_metrics::MetricRow, Vec<(String, String)>, DebugValue);
@@ -31,43 +36,6 @@ fn reported(snapshotter: &Snapshotter) -> Vec<ReportedMetric> {
     row.collect()
 }
 
-#[derive(Message, Serialize, Deserialize)]
-#[message(topic = "metered.jobs")]
-struct Job;
-
-#[derive(Default)]
-struct Jobs;
-
-#[saga(name = "metered-jobs", queue = 1)]
-#[subscribes(Job)]
-impl Jobs {
-    #[step]
-    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// The same saga in a newer program, without a limit.
-#[derive(Default)]
-struct AnyJobs;
-
-#[saga(name = "metered-jobs")]
-#[subscribes(Job)]
-impl AnyJobs {
-    #[step]
-    async fn work(&self, _: &mut Scope<'_>, _: &Job) -> Result<()> {
-        Ok(())
-    }
-}
-
-async fn refused_launch() -> Result<()> {
-    let program = Program::start(&InMemory::new(), |it: Builder| it.only::<Jobs>()).await?;
-    let refused = program.scoop.launch_all([Job, Job]).await;
-    assert!(matches!(refused, Err(scoop::RuntimeError::QueueFull { .. })), "it was not refused");
-    program.scoop.shutdown().await?;
-    Ok(())
-}
-
 #[tokio::test(start_paused = true)]
 async fn reported_metrics_are_those_of_the_guide() -> Result<()> {
     let recorder = DebuggingRecorder::new();
@@ -76,48 +44,12 @@ async fn reported_metrics_are_those_of_the_guide() -> Result<()> {
     let (events, _guard) = Events::listen();
     outcomes().await?;
     faults(&events).await?;
-    refused_launch().await?;
     let reported: BTreeSet<_> = reported(&snapshotter).into_iter().map(|(row, ..)| row).collect();
     let listed = guide_metrics::metric_rows();
     let unlisted: Vec<_> = reported.difference(&listed).collect();
     assert!(unlisted.is_empty(), "not in the guide: {unlisted:#?}");
     let missing: Vec<_> = listed.difference(&reported).map(|(name, ..)| name).collect();
     assert_eq!(missing, NOT_REPORTED);
-    Ok(())
-}
-
-#[tokio::test(start_paused = true)]
-async fn length_of_a_queue_is_reported_beside_its_limit_until_it_has_none() -> Result<()> {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    let _recording = ::metrics::set_default_local_recorder(&recorder);
-    let database = InMemory::new();
-    let Program { scoop, .. } = Program::start(&database, |it: Builder| it.only::<Jobs>()).await?;
-    // Twice the interval of the gauges, by a clock that is not that of the machine. A look sets them to 0 until they are reported again.
-    let interval_passes = async || tokio::time::sleep(Duration::from_secs(61)).await;
-    let length_and_limit = || {
-        let rows = reported(&snapshotter).into_iter();
-        let own = rows.filter(|(_, labels, _)| labels.iter().any(|(_, saga)| saga == "metered-jobs"));
-        let gauges = own.filter_map(|((name, ..), _, value)| match value {
-            DebugValue::Gauge(value) => Some((name, value.into_inner().to_string())),
-            _ => None,
-        });
-        gauges.collect::<BTreeMap<_, _>>().into_values().collect::<Vec<_>>().join(" of ")
-    };
-    interval_passes().await;
-    assert_eq!(length_and_limit(), "0 of 1");
-    scoop.pause(PauseTarget::Everything).await?;
-    let job = scoop.launch(Job).await?;
-    interval_passes().await;
-    assert_eq!(length_and_limit(), "1 of 1");
-    interval_passes().await;
-    let newer = Program::start(&database, |it: Builder| it.only::<AnyJobs>()).await?;
-    interval_passes().await;
-    assert_eq!(length_and_limit(), "0 of 0", "they do not keep the last values");
-    scoop.resume(PauseTarget::Everything).await?;
-    assert_eq!(job.ends().await?, Outcome::Committed);
-    newer.scoop.shutdown().await?;
-    scoop.shutdown().await?;
     Ok(())
 }
 

@@ -58,7 +58,13 @@ impl Deployments {
     async fn pause(&self, scope: &mut Scope<'_>, deployment: &Deployment) -> Result<()> {
         let sagas = self.affected(&deployment.saga).await?;
         for saga in &sagas {
-            let pause = self.scoop.pause(PauseTarget::handler(saga)).new_runs_only().source(SOURCE);
+            let pause = self
+                .scoop
+                .operate()
+                .pauses()
+                .pause(PauseTarget::handler(saga))
+                .new_runs_only()
+                .source(SOURCE);
             pause.reason(format!("to {:?}", deployment.to)).for_at_most(PAUSED_FOR).await?;
         }
         scope.launch(Rollout { sagas, from: deployment.from, to: deployment.to }).await?;
@@ -66,8 +72,10 @@ impl Deployments {
     }
 
     async fn resume(&self, _: &mut Scope<'_>, _: &Deployment) -> Result<()> {
-        for pause in self.scoop.pauses().await?.into_iter().filter(|pause| pause.source == SOURCE) {
-            self.scoop.resume(pause.target).source(SOURCE).await?;
+        for pause in
+            self.scoop.operate().pauses().list().await?.into_iter().filter(|pause| pause.source == SOURCE)
+        {
+            self.scoop.operate().pauses().resume(pause.target).source(SOURCE).await?;
         }
         Ok(())
     }
@@ -97,7 +105,14 @@ impl Rollouts {
     #[step]
     async fn drain(&self, _: &mut Scope<'_>, rollout: &Rollout) -> Result<()> {
         for saga in &rollout.sagas {
-            self.fleet.0.scoop.drained(PauseTarget::handler(saga)).within(DRAINED_WITHIN).await?;
+            self.fleet
+                .0
+                .scoop
+                .operate()
+                .pauses()
+                .drained(PauseTarget::handler(saga))
+                .within(DRAINED_WITHIN)
+                .await?;
         }
         Ok(())
     }

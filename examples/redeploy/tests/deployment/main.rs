@@ -21,7 +21,7 @@ mod shop;
 use std::process::ExitCode;
 
 use redeploy::connect;
-use scoop::pauses::EndedPause;
+use scoop::operate::EndedPause;
 use scoop::prelude::*;
 use tokio::sync::watch;
 
@@ -53,8 +53,10 @@ async fn deploy_under_load(shop: &Shop, scoop: &Scoop, fleet: &Fleet) -> Result<
     let orders = placing.await.map_err(|error| Error::msg(error.to_string()))??;
     deployed?;
     shop.fulfil(&orders).await?;
-    assert!(scoop.pauses().await?.is_empty(), "all have been resumed");
-    for EndedPause { pause, ended_at, ended_by, .. } in scoop.ended_pauses().await?.into_iter().rev() {
+    assert!(scoop.operate().pauses().list().await?.is_empty(), "all have been resumed");
+    for EndedPause { pause, ended_at, ended_by, .. } in
+        scoop.operate().pauses().ended().await?.into_iter().rev()
+    {
         let long = ended_at.duration_since(pause.since).unwrap_or_default();
         println!("{} was paused for {long:.1?}, until {}", pause.target, ended_by.unwrap_or_default());
     }

@@ -45,7 +45,7 @@ async fn deploy_under_load(shop: &Shop) -> Result<usize> {
     let orders = placing.await.map_err(|error| Error::msg(error.to_string()))??;
     let last = deployed?;
     shop.fulfil(&orders).await?;
-    assert!(client.stuck_runs().await?.is_empty(), "all have ended");
+    assert!(client.operate().failures().stuck().await?.is_empty(), "all have ended");
     for build in last {
         build.end().await?;
     }
@@ -82,7 +82,7 @@ async fn deploy(
 /// Waits for more orders, and prints how many were placed and are stuck.
 async fn orders(client: &Scoop, progress: &mut watch::Receiver<usize>, deployment: &str) -> Result<()> {
     let placed = more_orders(progress).await?;
-    let stuck = client.stuck_runs().limit(1_000).await?.len();
+    let stuck = client.operate().failures().stuck().limit(1_000).await?.len();
     println!("{placed:4} orders, {stuck:3} stuck: {deployment}");
     Ok(())
 }

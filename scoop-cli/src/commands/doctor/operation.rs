@@ -10,7 +10,7 @@ use crate::output::counted;
 
 /// What is paused: nothing resumes a pause without a limit by itself.
 pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let pauses = scoop.pauses().await?;
+    let pauses = scoop.operate().pauses().list().await?;
     if pauses.is_empty() {
         return Ok(vec![Finding::good("pauses", "nothing is paused")]);
     }
@@ -63,7 +63,7 @@ pub(super) async fn queues(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 
 /// Finished hierarchies that programs could not delete.
 pub(super) async fn undeletable(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let kept = scoop.undeletable().limit(LISTED).await?;
+    let kept = scoop.operate().retention().undeletable().limit(LISTED).await?;
     if kept.is_empty() {
         return Ok(vec![Finding::good("retention", "each finished hierarchy could be deleted in its time")]);
     }

@@ -38,7 +38,7 @@ pub(super) const NO_WORKER: &str = "workers";
 
 /// What the role of the connection lacks to run sagas.
 pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let lacking = scoop.lacking_rights().await?;
+    let lacking = scoop.operate().lacking_rights().await?;
     Ok(vec![if lacking.is_empty() {
         Finding::good("rights", "the role of this connection may run sagas and change them")
     } else {

@@ -10,10 +10,55 @@ use super::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::{Handle, Outcome, Status, notified};
 use crate::saga::command::decision_name;
 use crate::saga::shape;
+use crate::store::HandlerOutcome;
 use crate::util::patience::{GivenUp, Trial};
-use crate::{Command, NoResult, RuntimeError};
+use crate::{Command, CommandState, NoResult, RuntimeError};
 
 impl Handle {
+    /// Whether the command that started this hierarchy was accepted, rejected or refused; `None` if it is not decided yet, or has
+    /// failed.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{CommandState, HierarchyId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, id: HierarchyId) -> Result<(), RuntimeError> {
+    /// match scoop.find(id).await?.command_state().await? {
+    ///     Some(CommandState::Accepted) => println!("it was accepted"),
+    ///     Some(CommandState::Rejected) => println!("it was rejected"),
+    ///     Some(other) => println!("it was {other}"),
+    ///     None => println!("it is not decided yet"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn command_state(&self) -> BoxFuture<'_, Result<Option<CommandState>, RuntimeError>> {
+        async move {
+            let store = self.scoop.store();
+            let read = |_| store.command_decision(self.message, decision_name(), None);
+            let decision = self.scoop.patiently(read).await;
+            let decision = decision.map_err(GivenUp::error("the decision of a command was looked up"))?;
+            // Another message may have a reply of this name.
+            if let Some(decided) = decision.and_then(|decision| CommandState::of(decision).ok()) {
+                return Ok(Some(decided));
+            }
+            let status = self.scoop.patiently(|_| store.status(self.root, self.message)).await;
+            let status = status.map_err(GivenUp::error("the state of a command was looked up"))?;
+            let is_refused = status.handlers.iter().any(|handler| match handler {
+                HandlerOutcome::RolledBack(failure) => Unauthorized::of(failure).is_some(),
+                _ => false,
+            });
+            Ok(is_refused.then_some(CommandState::Refused))
+        }
+        .boxed()
+    }
+
     /// Waits for the decision of the command that started the hierarchy. See
     /// [`CommandHandle::decision`](crate::CommandHandle::decision).
     ///

@@ -436,7 +436,7 @@ impl DecisionInBatch<'_> {
     fn unfit(&self, why: &str) -> OutcomeIfCommitted {
         let EntityId { name, key } = &self.undecided.entity;
         let text = format!("the stored state of the entity `{name}` does not fit its type");
-        let remedy = "have the type read it, or restore it with `Scoop::rebuild_entities`";
+        let remedy = "have the type read it, or restore it with `operate().entities().rebuild`";
         OutcomeIfCommitted::Unfit(Why {
             recorded: format!("{text} (key `{key}`): {why}; {remedy}"),
             logged: Some(text),

@@ -264,11 +264,11 @@ impl TopologyCache {
             let newest = newest.get(&(topic.as_str(), &*definition.saga));
             let (current, is_contested) = newest.map_or((*number, false), |newest| (newest.2, newest.3));
             let limit = limit_of(&definition.saga).map(|limit| &*limit.saga);
-            let is_claimed = !is_paused(topic, &definition.saga) || is_injected(Bug::ClaimPaused);
+            let is_claimed = !is_paused(topic, &definition.saga);
             let covers = |(paused, new_runs_only): &(PauseTarget, bool)| {
                 *new_runs_only && paused.covers(topic, &definition.saga)
             };
-            let begun_only = paused.iter().any(covers) && !is_injected(Bug::BeginDuringPause);
+            let begun_only = paused.iter().any(covers);
             if current == *number {
                 if is_claimed {
                     lanes.of(limit).push(topic, definition, *number, 0, begun_only);

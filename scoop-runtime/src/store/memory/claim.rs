@@ -24,12 +24,10 @@ impl ClaimStorage for MemoryStore {
         self.run("lanes_ready", |state| {
             let state = &*state;
             let ready = Priority::ALL.into_iter().flat_map(|level| {
-                let known = lanes_of(lanes).zip(&lanes.begun_only).zip(progress.of(lanes, level));
-                known.filter(move |((lane, begun_only), reached)| {
-                    state.due((lane, **begun_only), level, *reached).next().is_some()
-                })
+                let known = lanes_of(lanes).zip(progress.of(lanes, level));
+                known.filter(move |(lane, reached)| state.due(lane, level, *reached).next().is_some())
             });
-            let ready: BTreeSet<Lane> = ready.map(|((lane, _), _)| lane).collect();
+            let ready: BTreeSet<Lane> = ready.map(|(lane, _)| lane).collect();
             let ready =
                 lanes.only(|(topic, handler, lane)| ready.contains(&(handler.into(), topic.into(), lane)));
             Ok((ready, state.look()))
@@ -128,7 +126,7 @@ impl State {
             let mut due: Vec<_> = reached
                 .iter()
                 .flat_map(|(level, reached)| {
-                    let due = self.due((&lane, lanes.begun_only[at]), *level, reached[at]).take(limit);
+                    let due = self.due(&lane, *level, reached[at]).take(limit);
                     due.map(|(at, turn, run)| (queue_time(*level, *at), *turn, *run, *at))
                 })
                 .collect();
@@ -141,11 +139,10 @@ impl State {
         queue.into_iter().take(limit).map(|(.., run)| run).collect()
     }
 
-    /// The due runs of a queue with this priority that are no suspects, from `reached` on; of one whose new runs are paused,
-    /// only the others.
+    /// The due runs of a queue with this priority that are no suspects, from `reached` on.
     fn due(
         &self,
-        lane: (&Lane, bool),
+        lane: &Lane,
         priority: Priority,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
@@ -156,14 +153,13 @@ impl State {
     /// The ready runs of a queue with this priority that are no suspects, from `reached` on, also those that are due later.
     pub(super) fn ready_since(
         &self,
-        (lane, begun_only): (&Lane, bool),
+        lane: &Lane,
         priority: Priority,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
         let ready = self.ready.get(lane).into_iter().flat_map(move |queue| queue.level(priority));
         let ready = ready.skip_while(move |(at, ..)| reached.is_some_and(|reached| *at < reached));
-        let is_left = move |row: &WorkingRow| row.is_suspect() || begun_only && self.is_new(row);
-        ready.filter(move |(.., run)| !self.row(*run).is_some_and(is_left))
+        ready.filter(move |(.., run)| !self.row(*run).is_some_and(WorkingRow::is_suspect))
     }
 
     /// What is seen now: there are no transactions in progress.
@@ -175,9 +171,9 @@ impl State {
     pub(super) fn record_look(&self, lanes: &Lanes, progress: &mut QueueCursors) {
         let mut left = vec![];
         for level in Priority::ALL {
-            let queues = lanes_of(lanes).zip(&lanes.begun_only).zip(lanes.each());
-            for (((lane, begun_only), queue), reached) in queues.zip(progress.of(lanes, level)) {
-                let first = self.due((&lane, *begun_only), level, reached).next();
+            let queues = lanes_of(lanes).zip(lanes.each());
+            for ((lane, queue), reached) in queues.zip(progress.of(lanes, level)) {
+                let first = self.due(&lane, level, reached).next();
                 left.extend(first.map(|(at, ..)| (queue, level, Some(*at))));
             }
         }

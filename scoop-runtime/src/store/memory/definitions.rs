@@ -88,12 +88,7 @@ impl DefinitionStorage for MemoryStore {
                 of.handlers.retain(|name| sagas.contains(name));
                 (!of.handlers.is_empty()).then_some(of)
             });
-            Ok(Topology {
-                living: living.collect(),
-                paused: state.paused().collect(),
-                limited: limited.collect(),
-                limited_topics: state.limited_topics(),
-            })
+            Ok(Topology { living: living.collect(), limited: limited.collect(), ..Topology::default() })
         })
         .await
     }

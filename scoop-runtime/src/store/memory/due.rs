@@ -1,7 +1,5 @@
 //! Due times, deadlines, and the runs that have to give up.
 
-use std::time::Duration;
-
 use scoop_core::{EventKind, Priority};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -27,19 +25,17 @@ impl DueStorage for MemoryStore {
         self.run("due", |state| {
             let reached = Priority::ALL.map(|level| (level, progress.of(lanes, level)));
             let ready = lanes_of(lanes).enumerate().filter_map(|(at, lane)| {
-                let first = |(level, reached): &(_, Vec<_>)| {
-                    state.ready_since((&lane, lanes.begun_only[at]), *level, reached[at]).next()
-                };
+                let first =
+                    |(level, reached): &(_, Vec<_>)| state.ready_since(&lane, *level, reached[at]).next();
                 reached.iter().filter_map(first).map(|(at, ..)| *at).min()
             });
             let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);
-            let pause = state.pauses.values().filter_map(|pause| pause.until).min();
             let of_runs = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue);
-            let first = of_runs.chain(pause).min();
+            let first = of_runs.min();
             Ok(Due {
                 seconds: first.map(|at| (at - state.now()).as_seconds_f64()),
-                is_pause_over: pause.is_some_and(|until| until <= state.now()),
+                is_pause_over: false,
                 is_worker_dead: state.dead(worker).next().is_some(),
                 topology: state.workers.get(&worker).map(|worker| worker.topology),
                 suspect: suspect.filter(|suspect| suspect.ready_at <= state.now()),
@@ -67,20 +63,11 @@ impl DueStorage for MemoryStore {
         .await
     }
 
-    /// No launch is under way while a handler is retired.
-    async fn delete_dropped(&self) -> sqlx::Result<Vec<ParentRef>> {
-        Ok(vec![])
-    }
-
     async fn overdue_runs(&self, limit: i64) -> sqlx::Result<Vec<OverdueRun>> {
         self.run("overdue_runs", |state| {
             let now = state.now();
-            let is_overdue = |row: &&WorkingRow| {
-                row.is_unclaimed()
-                    && !row.rollback_requested
-                    && row.is_overdue(now)
-                    && state.pauses_of(row).is_empty()
-            };
+            let is_overdue =
+                |row: &&WorkingRow| row.is_unclaimed() && !row.rollback_requested && row.is_overdue(now);
             let overdue = state.abandoned().filter(is_overdue).filter_map(|row| {
                 let mut definitions = state.definitions.iter().rev();
                 let definition = definitions.find(|definition| *definition.handler == *row.handler)?;
@@ -128,11 +115,6 @@ impl DueStorage for MemoryStore {
             Ok(Now { earliest: now, latest: now })
         })
         .await
-    }
-
-    /// Virtual time never goes back.
-    async fn clock_lag(&self) -> sqlx::Result<Duration> {
-        Ok(Duration::ZERO)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Entities: decisions about them, and their states; see `entity_*.sql`.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 use scoop_core::{EventKind, Lineage};
 use serde_json::Value;
@@ -12,8 +11,7 @@ use super::state::{Hierarchy, State};
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::store::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
-    StoredEntityEvent,
+    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
 };
 use crate::store::{EntityId, EntityStorage, SettleResult, Settlement};
 
@@ -66,18 +64,6 @@ impl EntityStorage for MemoryStore {
         self.run("entity", |state| Ok(state.entities.get(entity).map(|row| row.now.clone()))).await
     }
 
-    async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
-        self.run("entity_keys", |state| {
-            let after = EntityId { name, key: after.to_owned() };
-            let later = state.entities.range((Bound::Excluded(after), Bound::Unbounded));
-            let entities = later
-                .take_while(|(id, _)| id.name == name)
-                .filter(|(_, row)| row.now.version > 0 || !row.events.is_empty());
-            Ok(entities.map(|(id, _)| id.key.clone()).take(limit as usize).collect())
-        })
-        .await
-    }
-
     async fn entity_events(
         &self,
         entity: &EntityId,
@@ -85,36 +71,6 @@ impl EntityStorage for MemoryStore {
         limit: u32,
     ) -> sqlx::Result<Vec<StoredEntityEvent>> {
         self.run("entity_events", |state| Ok(events_after(state, entity, after, limit))).await
-    }
-
-    async fn refold_entity(
-        &self,
-        entity: &EntityId,
-        after: i64,
-        limit: u32,
-        fold: impl FnOnce(Vec<StoredEntityEvent>) -> FoldedState,
-    ) -> sqlx::Result<Refolded> {
-        self.run("refold_entity", |state| {
-            let stored = state.entities.get(entity).map(|row| row.now.clone()).unwrap_or_default();
-            if stored.version == 0 && after == 0 {
-                return Ok(Refolded::Written { changed: false, events: 0 });
-            }
-            let events = events_after(state, entity, after, limit.saturating_add(1));
-            if events.len() > limit as usize {
-                return Ok(Refolded::Behind);
-            }
-            let count = events.len() as u64;
-            let folded = fold(events);
-            if let Some(refolded) = Refolded::of(&stored, &folded, count) {
-                return Ok(refolded);
-            }
-            if let Ok((version, folded)) = folded {
-                let row = state.entities.entry(entity.clone()).or_default();
-                row.now = StoredEntity { version, state: Some(folded) };
-            }
-            Ok(Refolded::Written { changed: true, events: count })
-        })
-        .await
     }
 
     async fn command_decision(
@@ -140,12 +96,7 @@ impl Hierarchy {
     }
 }
 
-impl State {
-    /// Whether a message is an event of an entity.
-    pub(super) fn is_entity_event(&self, message: Uuid) -> bool {
-        self.entity_event_ids.contains(&message)
-    }
-}
+impl State {}
 
 fn events_after(state: &State, entity: &EntityId, after: i64, limit: u32) -> Vec<StoredEntityEvent> {
     let events = state.entities.get(entity).map(|row| &*row.events).unwrap_or_default();

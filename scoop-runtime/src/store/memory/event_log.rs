@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scoop_core::{Context, EventKind, Failure, Lineage, Wait};
-use serde_json::{Value, json};
+use serde_json::Value;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
 use crate::store::types::micros_of;
@@ -62,7 +61,6 @@ pub(super) struct InterventionRow {
     pub(super) id: Uuid,
     pub(super) run: Uuid,
     pub(super) handler: String,
-    pub(super) message: Uuid,
     pub(super) part: Option<String>,
     pub(super) kind: &'static str,
     pub(super) reruns_part: bool,
@@ -136,45 +134,6 @@ impl EventLog {
                 !same.any(|other| other.handler == event.handler)
             }
         }
-    }
-
-    /// The hierarchy and its runs: the last ids of all lineages.
-    pub(super) fn parts(&self) -> Vec<Uuid> {
-        self.by_run.keys().copied().collect()
-    }
-
-    /// The messages that a part of this hierarchy launched, its events and values, and of the hierarchy itself
-    /// all interventions, each as a JSON object with the columns of its table.
-    pub(super) fn lines_of(&self, root: Uuid, part: Uuid) -> Vec<String> {
-        let launched = self.of_run(part).filter(|event| event.kind == EventKind::Emitted);
-        let messages = launched.filter_map(|event| {
-            let message = self.messages.get(&event.message)?;
-            Some(json!({ "table": "message", "id": event.message, "topic": &*message.topic, "payload": message.payload }))
-        });
-        let events = self.of_run(part).map(|event| {
-            json!({
-                "table": "message_event", "id": event.id, "message_id": event.message, "type": event.kind.as_str(),
-                "coroutine_name": event.handler.as_deref(), "coroutine_identifier": event.identifier.as_deref(),
-                "step": event.step, "cooperation_lineage": event.lineage.ids(),
-                "created_at": event.at.format(&Rfc3339).unwrap_or_default(), "exception": event.exception,
-                "context": event.context, "next_step": event.next_step, "jump": event.jump,
-                "definition": event.definition, "wait": event.wait,
-                "child_failure_handler_iteration": event.handling,
-            })
-        });
-        let values = self.values.get(&part).into_iter().flatten().map(
-            |(name, value)| json!({ "table": "return_value", "run": part, "variable_name": name, "value": value }),
-        );
-        let interventions = self.interventions.iter().filter(|_| part == root).map(|done| {
-            json!({
-                "table": "intervention", "id": done.id, "root": root, "run": done.run,
-                "handler": done.handler, "message_id": done.message, "step": done.part, "kind": done.kind,
-                "reruns_part": done.reruns_part, "note": done.note, "source": done.source,
-                "requested_at": done.at.format(&Rfc3339).unwrap_or_default(),
-            })
-        });
-        let lines = messages.chain(events).chain(values).chain(interventions);
-        lines.map(|line| line.to_string()).collect()
     }
 
     /// Adds an event that is [admitted](Self::admits).
@@ -280,7 +239,6 @@ mod tests {
                 id: Uuid::from_u128(id),
                 run,
                 handler: "saga".to_owned(),
-                message: Uuid::nil(),
                 part: None,
                 kind: "skip",
                 reruns_part: false,

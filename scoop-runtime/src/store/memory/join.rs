@@ -10,11 +10,9 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::State;
-use crate::WaitingMember;
 use crate::bug::{Bug, is_injected};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
-use crate::util::format::system_time;
 
 /// The rows of `join_member`.
 #[derive(Default)]
@@ -40,7 +38,6 @@ struct MemberRow {
     topic: String,
     message: Uuid,
     payload: Value,
-    since: OffsetDateTime,
     expires_at: Option<OffsetDateTime>,
     traceparent: Option<String>,
 }
@@ -74,7 +71,6 @@ impl JoinStorage for MemoryStore {
                     topic: (*topic).to_owned(),
                     message: *message,
                     payload: payload.map(|message| message.payload.clone()).unwrap_or_default(),
-                    since: now,
                     expires_at: limit(now, spec.within),
                     traceparent: traceparent.clone(),
                 };
@@ -128,36 +124,17 @@ impl JoinStorage for MemoryStore {
         })
         .await
     }
+}
 
-    async fn waiting_members(&self, limit: i64) -> sqlx::Result<Vec<WaitingMember>> {
-        self.run("waiting_members", |state| {
-            let waiting = state.join_members.waiting.iter();
-            let shown = waiting.take(usize::try_from(limit).unwrap_or(0)).map(|it| WaitingMember {
-                saga: it.saga.clone(),
-                key: it.key.clone(),
-                topic: it.topic.clone(),
-                message: it.message,
-                since: system_time(it.since),
-                until: it.expires_at.map(system_time),
-                refused: None,
-            });
-            Ok(shown.collect())
-        })
-        .await
+#[cfg(feature = "simulation")]
+impl MemoryStore {
+    /// The keys and topics of the messages that wait.
+    pub(crate) fn waiting_members(&self) -> Vec<(String, String)> {
+        self.lock().join_members.waiting.iter().map(|row| (row.key.clone(), row.topic.clone())).collect()
     }
 }
 
 impl JoinMembers {
-    /// Whether a member waits that is one of these runs, or one is recorded that the hierarchy joins.
-    pub(super) fn needs(&self, root: Uuid, is_own: impl Fn(Uuid) -> bool) -> bool {
-        self.waiting.iter().any(|row| is_own(row.run)) || self.joined.values().any(|row| row.root == root)
-    }
-
-    /// Deletes the members that are joined, of these runs.
-    pub(super) fn forget(&mut self, is_own: impl Fn(Uuid) -> bool) {
-        self.joined.retain(|run, _| !is_own(*run));
-    }
-
     /// The oldest waiting messages of a key.
     fn oldest(&self, spec: &JoinSpec, key: &str) -> Vec<SetMember> {
         let oldest = spec.topics.iter().filter_map(|topic| self.first(&spec.saga, key, topic));

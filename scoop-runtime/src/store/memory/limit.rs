@@ -31,9 +31,6 @@ impl LimitStorage for MemoryStore {
             for change in &changes {
                 let rates = change.keeps_rates_of.as_ref().and_then(|name| state.rates.remove(name));
                 change.all_names.iter().for_each(|name| drop(state.rates.remove(name)));
-                if change.record.as_ref().is_none_or(|it| it.queue.is_none()) {
-                    change.all_names.iter().for_each(|name| drop(state.leases.remove(name)));
-                }
                 change.apply(&mut state.limits);
                 state.forget_keys(&change.unparked_handlers);
                 if let Some(mut rates) = rates {
@@ -181,12 +178,12 @@ impl State {
         returned: &mut Returned,
         cursors: &mut QueueCursors,
     ) -> Option<String> {
-        let lanes = lanes_of(&request.queue.lanes).zip(request.queue.lanes.begun_only.iter().copied());
-        let (lanes, now) = (lanes.collect::<BTreeMap<_, _>>(), micros(self.now()));
+        let lanes = lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>();
+        let now = micros(self.now());
         let FreedKeys { keys, page_from } = request.freed;
         let (mut keys, mut next_page) = (keys.iter().cloned().collect::<BTreeSet<_>>(), None);
         if let Some(from) = page_from {
-            let is_own = |handler: &Arc<str>| lanes.keys().any(|(of, ..)| of == handler);
+            let is_own = |handler: &Arc<str>| lanes.iter().any(|(of, ..)| of == handler);
             let parked = self.parked.keys().filter(|(of, key)| is_own(of) && key >= from);
             let mut page: BTreeSet<_> = parked.map(|(_, key)| key.clone()).collect();
             if let Some(next) = page.iter().nth(PAGE_MAX).cloned() {
@@ -230,8 +227,7 @@ impl State {
         returns: Vec<Return>,
         cursors: &mut QueueCursors,
     ) -> bool {
-        let lanes = lanes_of(&request.queue.lanes).zip(request.queue.lanes.begun_only.iter().copied());
-        let lanes = lanes.collect::<BTreeMap<_, _>>();
+        let lanes = lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>();
         let mut changes = BTreeMap::new();
         for it in returns {
             let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
@@ -363,15 +359,13 @@ impl State {
     /// Returns so many parked runs of a key to their queues, these, and lowers the positions to them. Returns how many there were.
     fn unpark(
         &mut self,
-        lanes: &BTreeMap<Lane, bool>,
+        lanes: &BTreeSet<Lane>,
         key: &str,
         places: usize,
         cursors: &mut QueueCursors,
     ) -> usize {
         let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
-        let is_claimed = |row: &WorkingRow| {
-            lanes.get(&row.lane()).is_some_and(|begun_only| !begun_only || !self.is_new(row))
-        };
+        let is_claimed = |row: &WorkingRow| lanes.contains(&row.lane());
         let of_lanes = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
         let mut runs: Vec<_> = of_key.filter(of_lanes).copied().collect();
         runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));

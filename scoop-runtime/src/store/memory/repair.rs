@@ -1,6 +1,6 @@
 //! The operations for operators.
 
-use scoop_core::{EventKind, Lineage, OPERATOR, SignalKey};
+use scoop_core::{EventKind, Lineage, OPERATOR};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -8,15 +8,12 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog, InterventionRow};
 use super::row::{RowState, RunOutcome, WorkingRow};
 use super::state::{Hierarchy, Registration, State, after};
-use crate::RunPhase;
 use crate::repair::{
-    ConcernedRun, Decision, FailedCompensation, FailedRun, Intervention, OperatorEvent, Refusal,
-    RepairAction, RepairedRun, SIGNAL, StuckRun, no_program,
+    ConcernedRun, Decision, FailedRun, Intervention, OperatorEvent, Refusal, RepairAction, RepairedRun,
 };
-use crate::store::types::{FIRST_MAX, UNKNOWN_MAX};
+use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    InterventionSubject, Page, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget,
-    Requester, no_failure,
+    InterventionSubject, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget, Requester,
 };
 use crate::tree::Extent;
 use crate::util::format::system_time;
@@ -28,64 +25,6 @@ impl RepairStorage for MemoryStore {
         asked: &RepairRequest<'_>,
     ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         self.run("repair", |state| Ok(state.repair(target, asked))).await
-    }
-
-    async fn record_signal(
-        &self,
-        target: &RequestTarget,
-        requester: Requester<'_>,
-    ) -> sqlx::Result<Option<SignalKey>> {
-        self.run("record_signal", |state| {
-            let (run, now) = ((target.lineage.root_id(), target.lineage.id()), state.now());
-            let waits =
-                |row: &&WorkingRow| row.state == RowState::Ready && !row.giving_up && row.ready_at > now;
-            let Some(row) = state.row(run).filter(waits) else { return Ok(None) };
-            let Some(to) = row.signal.clone() else { return Ok(None) };
-            let handler = row.handler.to_string();
-            if !requester.asked.is_dry_run && !state.requests.contains(&requester.asked.id) {
-                let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
-                state.intervene(subject, requester, now);
-            }
-            Ok(Some(to))
-        })
-        .await
-    }
-
-    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        self.run("failed_compensations", |state| {
-            let is_after = |at: OffsetDateTime, id| page.after.is_none_or(|after| (at.into(), id) < after);
-            let listed = state.failed.iter().rev().filter(|(at, id, _)| is_after(*at, *id));
-            let rows = listed.filter_map(|(_, id, root)| state.row((*root, *id)));
-            let rows = rows.take(usize::try_from(page.limit).unwrap_or(usize::MAX));
-            Ok(rows.map(|row| state.failed_compensation(row)).collect())
-        })
-        .await
-    }
-
-    async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
-        self.run("stuck_runs", |state| {
-            let is_after = |at: OffsetDateTime, id| page.after.is_none_or(|after| (at.into(), id) > after);
-            let later = state.stuck.iter().filter(|(at, id, _)| is_after(*at, *id));
-            let rows = later.filter_map(|(_, id, root)| state.row((*root, *id)));
-            let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-            let stuck = rows.take(limit);
-            let abandoned = state.abandoned().filter(|row| is_after(row.ready_at, row.id()));
-            let mut rows: Vec<_> = stuck.chain(abandoned).collect();
-            rows.sort_by_key(|row| (row.ready_at, row.id()));
-            Ok(rows.into_iter().take(limit).map(|row| row.stuck(state.phase_of(row))).collect())
-        })
-        .await
-    }
-
-    async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
-        self.run("interventions", |state| {
-            let done =
-                state.hierarchy(root).into_iter().flat_map(|hierarchy| &hierarchy.record.interventions);
-            let mut done: Vec<_> = done.collect();
-            done.sort_by_key(|done| done.order());
-            Ok(done.into_iter().map(InterventionRow::to_intervention).collect())
-        })
-        .await
     }
 
     async fn interventions_of(
@@ -171,7 +110,6 @@ impl State {
             id: requester.asked.id,
             run: target.lineage.id(),
             handler: handler.to_owned(),
-            message: target.message,
             part: decision.map(|decision| decision.part.clone()),
             kind,
             reruns_part: decision.is_some_and(|decision| decision.repeats),
@@ -203,71 +141,9 @@ impl State {
             failed.into_iter().for_each(|child| self.detach((root, child)));
         }
     }
-
-    fn failed_compensation(&self, row: &WorkingRow) -> FailedCompensation {
-        let mut failed_below = self.failed_below(row);
-        failed_below.truncate(FIRST_MAX.into());
-        FailedCompensation {
-            lineage: row.lineage.clone(),
-            handler: row.handler.to_string(),
-            topic: row.topic.to_string(),
-            message_id: row.message_id,
-            step: row.step.clone().unwrap_or_default(),
-            failure: row.rollback_failure.clone().unwrap_or_else(no_failure),
-            at: system_time(row.ready_at),
-            failed_below: failed_below.into_iter().map(Into::into).collect(),
-            stored_at: row.ready_at.into(),
-        }
-    }
-
-    /// The failed runs that come before this failed one, as `scoop.failed_below`.
-    pub(super) fn failed_below(&self, row: &WorkingRow) -> Vec<Uuid> {
-        if row.state != RowState::Failed {
-            return vec![];
-        }
-        let root = row.root();
-        let failed_children = |run: Uuid| {
-            let children = self.children((root, run)).filter(|child| child.state == RowState::Failed);
-            let mut children: Vec<_> = children.map(|child| (child.ready_at, child.id())).collect();
-            children.sort_unstable();
-            children
-        };
-        let (mut found, mut level) = (vec![], failed_children(row.id()));
-        while !level.is_empty() {
-            level.sort_unstable();
-            let mut next = vec![];
-            for (_, run) in level {
-                match failed_children(run) {
-                    none if none.is_empty() => found.push(run),
-                    below => next.extend(below),
-                }
-            }
-            level = next;
-        }
-        found
-    }
 }
 
-impl State {
-    /// The phase of an unfinished run.
-    pub(super) fn phase_of(&self, row: &WorkingRow) -> RunPhase {
-        let is_ahead = row.due_at() > self.now();
-        match row.state {
-            RowState::Failed => RunPhase::RollbackFailed,
-            RowState::Stuck => RunPhase::Stuck,
-            RowState::Running => RunPhase::Running,
-            RowState::Waiting => RunPhase::Waiting,
-            RowState::Ready | RowState::Ended if row.attempts + row.retries > 0 => RunPhase::Retrying,
-            RowState::Ready | RowState::Ended if row.is_unclaimed() && !row.rollback_requested => {
-                RunPhase::Pending
-            }
-            RowState::Ready | RowState::Ended if is_ahead && row.signal.is_some() => RunPhase::AwaitingSignal,
-            RowState::Ready if is_ahead && row.children_max.is_some() => RunPhase::Waiting,
-            RowState::Ready | RowState::Ended if is_ahead && !row.is_unclaimed() => RunPhase::Sleeping,
-            RowState::Ready | RowState::Ended => RunPhase::Ready,
-        }
-    }
-}
+impl State {}
 
 impl WorkingRow {
     /// Has it go on after the decision of an operator.
@@ -386,28 +262,7 @@ impl Hierarchy {
     }
 }
 
-impl WorkingRow {
-    fn stuck(&self, phase: RunPhase) -> StuckRun {
-        StuckRun {
-            lineage: self.lineage.clone(),
-            phase,
-            handler: self.handler.to_string(),
-            topic: self.topic.to_string(),
-            message_id: self.message_id,
-            step: self.step.clone(),
-            rolling_back: self.rolling_back,
-            reason: match phase {
-                RunPhase::Stuck => self.reason.clone().unwrap_or_default(),
-                _ => no_program(&self.handler),
-            },
-            since: system_time(self.ready_at),
-            giving_up: self.giving_up,
-            can_give_up: self.can_give_up(),
-            needs_retry: phase == RunPhase::Stuck && self.doubts >= UNKNOWN_MAX,
-            stored_since: self.ready_at.into(),
-        }
-    }
-}
+impl WorkingRow {}
 
 impl InterventionRow {
     fn to_intervention(&self) -> Intervention {

@@ -8,16 +8,12 @@ use uuid::Uuid;
 use super::super::requests::CancelResult;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::launch::RootMessage;
-use super::row::{RowState, RunOutcome, WorkingRow};
-use super::state::{Hierarchy, RelaunchRow, State, after, micros};
-use crate::store::{
-    ParentRef, Relaunch, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
-};
+use super::row::{RowState, WorkingRow};
+use super::state::{Hierarchy, State, after, micros};
+use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::format::system_time;
-use crate::util::ids;
 use crate::util::name::RUNS_NAMED;
-use crate::{CancellationRequest, Named, RelaunchAnswer, RunId};
+use crate::{CancellationRequest, Named, RunId};
 
 impl RequestStorage for MemoryStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
@@ -98,13 +94,9 @@ impl RequestStorage for MemoryStore {
                 state.requests.insert(asked.id);
             }
             for id in &marked {
-                // Claims may have passed over a run that was new.
-                let is_passed_over = state
-                    .row((root, *id))
-                    .is_some_and(|row| row.began_at.is_none() && state.is_paused_for_new(row));
                 state.change((root, *id), |row| {
                     row.giving_up = true;
-                    row.ready_at = if is_passed_over { now } else { row.ready_at.min(now) };
+                    row.ready_at = row.ready_at.min(now);
                 });
             }
             state.delete_pending(&target.lineage);
@@ -141,71 +133,9 @@ impl RequestStorage for MemoryStore {
         })
         .await
     }
-
-    async fn relaunch(
-        &self,
-        root: Uuid,
-        relaunch: &Relaunch<'_>,
-    ) -> sqlx::Result<Option<(RelaunchAnswer, Vec<String>)>> {
-        self.run("relaunch", |state| Ok(state.relaunch(root, relaunch))).await
-    }
-
-    async fn relaunches(&self, root: Uuid) -> sqlx::Result<Relaunches> {
-        self.run("relaunches", |state| {
-            let rows = || state.relaunches.iter();
-            Ok(Relaunches {
-                of: rows().find(|row| row.root == root).map(|row| row.of.into()),
-                as_others: rows().filter(|row| row.of == root).map(|row| row.root.into()).collect(),
-            })
-        })
-        .await
-    }
 }
 
 impl State {
-    /// As `scoop.relaunch` does.
-    fn relaunch(&mut self, root: Uuid, relaunch: &Relaunch<'_>) -> Option<(RelaunchAnswer, Vec<String>)> {
-        let hierarchy = self.hierarchy(root)?;
-        let emitted = hierarchy.record.of_run(root).find(|event| event.kind == EventKind::Emitted)?;
-        let message = hierarchy.record.messages.get(&emitted.message)?;
-        let mut before = self.relaunches.iter().filter(|row| row.of == root);
-        let before = before.find(|row| !relaunch.again || row.root == relaunch.root);
-        let has_committed = hierarchy.handled().any(|outcome| outcome == RunOutcome::Committed);
-        let refusal = match before {
-            Some(row) if row.root == relaunch.root => Some(RelaunchAnswer::Accepted(row.root.into())),
-            Some(row) => Some(RelaunchAnswer::RelaunchedBefore(row.root.into())),
-            None if hierarchy.rows.values().any(|row| row.state != RowState::Failed) => {
-                Some(RelaunchAnswer::StillRunning)
-            }
-            None if has_committed && !relaunch.even_if_committed => Some(RelaunchAnswer::Committed),
-            None => None,
-        };
-        if let Some(refusal) = refusal {
-            return Some((refusal, vec![]));
-        }
-        let answer = RelaunchAnswer::Accepted(relaunch.root.into());
-        if relaunch.requester.asked.is_dry_run {
-            return Some((answer, vec![]));
-        }
-        let (topic, mut context) = (message.topic.clone(), emitted.context.clone());
-        let payload = relaunch.payload.unwrap_or(&message.payload).clone();
-        for key in scoop_core::time_keys() {
-            context.remove(key);
-        }
-        let launched = RootMessage {
-            id: ids::now_v7(),
-            root: relaunch.root,
-            topic: &topic,
-            payload,
-            context: &context,
-            due: None,
-            give_up_at: None,
-            here: None,
-        };
-        self.relaunches.push(RelaunchRow { root: relaunch.root, of: root, at: self.now() });
-        Some((answer, self.launch([launched].into_iter(), None).handlers))
-    }
-
     /// The rows of a part of a hierarchy that meet a condition.
     fn below(&self, part: &Lineage, is_so: impl Fn(&WorkingRow) -> bool) -> Vec<Uuid> {
         let rows = self.hierarchy(part.root_id()).into_iter().flat_map(|hierarchy| &hierarchy.rows);

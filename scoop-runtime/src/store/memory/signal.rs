@@ -15,7 +15,7 @@ use super::state::{RecordedRow, RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
     ClaimKey, ClaimedRun, Claimer, Deliver, Delivered, ExpiredSignals, NewSignal, SignalClaimer, SignalSent,
-    SignalStorage, SignalType, TransactionNumber,
+    SignalStorage, SignalType,
 };
 
 /// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
@@ -104,10 +104,6 @@ impl SignalStorage for MemoryStore {
     async fn refuse_signal(&self, key: ClaimKey, why: &str) -> sqlx::Result<Option<SignalKey>> {
         self.run("refuse_signal", |state| Ok(state.refuse_signal(key, why))).await
     }
-
-    async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {
-        Ok(TransactionNumber::default())
-    }
 }
 
 #[cfg(feature = "simulation")]
@@ -144,20 +140,6 @@ impl State {
         };
         self.kept.entry(row.to.clone()).or_default().insert((kept_until, now, signal.id));
         self.signals.insert(signal.id, row);
-    }
-
-    /// The signals that reach no run any more since before this time, in the order in which that began.
-    pub(super) fn signals_over(&self, before: OffsetDateTime) -> Vec<Uuid> {
-        let over = self.signals.iter().map(|(id, row)| (row.delivered_at.unwrap_or(row.kept_until), *id));
-        let mut over: Vec<_> = over.filter(|(since, _)| *since < before).collect();
-        over.sort_unstable();
-        over.into_iter().map(|(_, id)| id).collect()
-    }
-
-    pub(super) fn delete_signal(&mut self, id: Uuid) {
-        if let Some(row) = self.signals.remove(&id) {
-            self.forget_kept(&row.to, (row.kept_until, row.sent_at, id));
-        }
     }
 
     /// Takes a signal out of the kept ones: it was delivered, or its time is over.

@@ -17,7 +17,6 @@ impl SizeStorage for MemoryStore {
                 stuck_runs: bounded(state.stuck.len()),
                 failed_rollbacks: bounded(state.failed.len()),
                 endless_waits: bounded(state.endless_waits()),
-                undeletable: bounded(state.undeletable().count()),
                 ..StoreSizes::default()
             }
         }))

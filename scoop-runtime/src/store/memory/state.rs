@@ -15,16 +15,13 @@ use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::limit::Parked;
-use super::queue::Leases;
 use super::ready_queue::{ReadyQueue, ReadyRun};
-use super::retention::Retention;
 use super::row::{EndedRow, Held, IndexKey, Lane, RowState, RunOutcome, WorkingRow};
 use super::signal::{KeptSignal, SignalRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
-use crate::saga::launches::StepTopic;
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget, Program, PublishedStep};
+use crate::store::{ClaimKey, EntityId, Program, PublishedStep};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -52,13 +49,6 @@ pub(super) struct HandlerOwner {
     pub(super) build: String,
     /// When this build first started with it.
     pub(super) since: OffsetDateTime,
-}
-
-/// What a row of `launches` says besides its key.
-#[derive(Clone, Copy, Default)]
-pub(super) struct LaunchRow {
-    pub(super) is_declared: bool,
-    pub(super) seen_at: Option<OffsetDateTime>,
 }
 
 /// A session that marks a process as alive. Without it the process is dead.
@@ -107,14 +97,6 @@ struct Children {
     open: usize,
 }
 
-/// A row of `relaunch`.
-pub(super) struct RelaunchRow {
-    pub(super) root: Uuid,
-    /// The hierarchy of which it has the message.
-    pub(super) of: Uuid,
-    pub(super) at: OffsetDateTime,
-}
-
 #[derive(Default)]
 pub(super) struct State {
     /// The time of the operation under way.
@@ -125,21 +107,15 @@ pub(super) struct State {
     /// The hierarchy of a message or a run.
     pub(super) hierarchy_by_id: BTreeMap<Uuid, Uuid>,
     pub(super) topology: Vec<Registration>,
-    pub(super) launches: BTreeMap<StepTopic, LaunchRow>,
     pub(super) workers: BTreeMap<Uuid, Worker>,
     pub(super) definitions: Vec<RecordedRow>,
     pub(super) sessions: BTreeMap<u64, OpenSession>,
     pub(super) schedules: BTreeMap<(String, String), ScheduleRow>,
-    pub(super) pauses: BTreeMap<PauseTarget, PauseRow>,
-    /// In the order of their ends.
-    pub(super) ended_pauses: Vec<EndedPause>,
     /// The fields whose values operators do not see.
     pub(super) redacted_fields: BTreeSet<String>,
     pub(super) limits: Vec<RecordedLimit>,
     /// The runs that began of sagas with a rate, by the name of the saga.
     pub(super) rates: BTreeMap<String, RateStates>,
-    /// The places in queues with a limit that programs hold.
-    pub(super) leases: Leases,
     pub(super) ready: BTreeMap<Lane, ReadyQueue>,
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<ReadyRun>,
@@ -157,8 +133,6 @@ pub(super) struct State {
     /// The signals that are not delivered, in their order.
     pub(super) kept: BTreeMap<SignalKey, BTreeSet<KeptSignal>>,
     pub(super) join_members: JoinMembers,
-    pub(super) retention: Retention,
-    pub(super) relaunches: Vec<RelaunchRow>,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
     /// The ids of the requests that were carried out.
@@ -570,16 +544,6 @@ pub(super) struct Worker {
     pub(super) topology: i64,
     pub(super) acknowledged: i64,
     pub(super) program: Program,
-}
-
-/// A row of `pause`.
-#[derive(Clone, Debug)]
-pub(super) struct PauseRow {
-    pub(super) new_runs_only: bool,
-    pub(super) reason: Option<String>,
-    pub(super) source: String,
-    pub(super) since: OffsetDateTime,
-    pub(super) until: Option<OffsetDateTime>,
 }
 
 /// A row of `schedule`.

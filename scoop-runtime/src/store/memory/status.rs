@@ -11,11 +11,11 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::{RunOutcome, WorkingRow};
-use super::state::{Hierarchy, RecordedRow, RowKey, State};
+use super::state::{Hierarchy, RecordedRow, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
 use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Standing, Stands, TreeRows};
 use crate::util::format::system_time;
-use crate::{Pause, RunEvent, RunState};
+use crate::{RunEvent, RunState};
 
 impl StatusStorage for MemoryStore {
     async fn status(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
@@ -74,9 +74,6 @@ impl StatusStorage for MemoryStore {
             let is_alive =
                 |topic: &str, handler: &str| workers.clone().any(|it| it.position(topic, handler).is_some());
             rows.iter_mut().for_each(|row| row.check_alive(is_alive));
-            rows.iter_mut().for_each(|row| {
-                row.add_pauses(|run| state.row(run).map_or_else(Vec::new, |row| state.pauses_of(row)))
-            });
             let unhandled = launched.into_iter().filter(|event| state.is_unhandled(hierarchy, event));
             let read_max = extent.unhandled().map_or(usize::MAX, |max| max.saturating_add(1));
             let mut unhandled: Vec<_> = unhandled.take(read_max).collect();
@@ -382,22 +379,6 @@ impl RunRow {
             && matches!(run.state, RunState::Pending | RunState::Ready | RunState::Retrying { .. })
         {
             run.is_abandoned = !is_alive(&run.topic, &run.handler);
-        }
-    }
-
-    /// Adds the pauses to a ready run.
-    fn add_pauses(&mut self, pauses_of: impl Fn(RowKey) -> Vec<Pause>) {
-        if let Self::Run(run) = self
-            && matches!(
-                run.state,
-                RunState::Pending
-                    | RunState::Ready
-                    | RunState::Sleeping
-                    | RunState::AwaitingSignal
-                    | RunState::Retrying { .. }
-            )
-        {
-            run.pauses = pauses_of((run.lineage.root_id(), run.lineage.id()));
         }
     }
 }

@@ -3,27 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scoop_core::EventKind;
-use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{Lane, RowState, WorkingRow};
-use super::state::{HandlerOwner, Pair, Registration, RowKey, State, Worker};
+use super::row::{Lane, WorkingRow};
+use super::state::{HandlerOwner, Pair, Registration, State, Worker};
 use crate::RegisteredHandler;
-use crate::api::Keep;
 use crate::bug::{Bug, is_injected};
-use crate::saga::launches::StepTopic;
+use crate::model::retention::Keep;
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{
-    ABANDONED_MAX, GoneHandler, HandlerList, ParentRef, PendingRuns, Program, ProgramRegistration,
-    Registered, RetiredHandler, SubscriptionStorage,
-};
+use crate::store::{GoneHandler, HandlerList, Program, Registered, SubscriptionStorage};
 use crate::util::format::system_time;
 
 impl SubscriptionStorage for MemoryStore {
-    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga], _: Keep) -> sqlx::Result<()> {
         self.run("publish", |state| {
-            subscriptions.iter().for_each(|saga| state.retention.publish(saga, keep));
             let redacted = subscriptions.iter().flat_map(|saga| &saga.settings.redacted);
             state.redacted_fields.extend(redacted.map(|field| (*field).to_owned()));
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
@@ -64,23 +58,6 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn registration(
-        &self,
-        worker: Uuid,
-        subscriptions: &[SubscribedSaga],
-    ) -> sqlx::Result<ProgramRegistration> {
-        self.run("registration", |state| {
-            let is_recorded = |it: &SubscribedSaga| {
-                let mut known = state.topology.iter();
-                known.any(|known| *known.topic == *it.topic && *known.handler == *it.handler)
-            };
-            let missing = subscriptions.iter().enumerate().filter(|(_, it)| !is_recorded(it));
-            let missing = missing.map(|(position, _)| position).collect();
-            Ok(ProgramRegistration { has_worker: state.workers.contains_key(&worker), missing })
-        })
-        .await
-    }
-
     async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<Vec<Renamed>> {
         self.run("renamed_sagas", |state| {
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
@@ -99,16 +76,6 @@ impl SubscriptionStorage for MemoryStore {
                 }));
             }
             Ok(renamed.into_iter().collect())
-        })
-        .await
-    }
-
-    async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
-        self.run("abandoned_sagas", |state| {
-            let queues = state.abandoned_queues().take(ABANDONED_MAX);
-            let sagas: BTreeSet<_> =
-                queues.map(|(handler, topic, _)| (topic.to_string(), handler.to_string())).collect();
-            Ok(sagas.into_iter().collect())
         })
         .await
     }
@@ -134,62 +101,6 @@ impl SubscriptionStorage for MemoryStore {
             };
             let limit = part.limit.map_or(usize::MAX, |limit| limit as usize);
             Ok(listed.into_iter().take(limit).map(subscription).collect())
-        })
-        .await
-    }
-
-    async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
-        self.run("record_launches", |state| {
-            let now = state.now();
-            for seen in seen {
-                state.launches.entry(seen.clone()).or_default().seen_at.get_or_insert(now);
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> sqlx::Result<()> {
-        self.run("declare_launches", |state| {
-            for (at, launch) in &mut state.launches {
-                launch.is_declared &= !sagas.contains(&at.saga);
-            }
-            for at in declared {
-                state.launches.entry(at.clone()).or_default().is_declared = true;
-            }
-            state.launches.retain(|_, launch| launch.is_declared || launch.seen_at.is_some());
-            Ok(())
-        })
-        .await
-    }
-
-    async fn launches(&self, of: &[String]) -> sqlx::Result<Vec<StepTopic>> {
-        self.run("launches", |state| {
-            let seen = state.launches.iter().filter(|(_, launch)| launch.seen_at.is_some());
-            Ok(seen.map(|(at, _)| at.clone()).filter(|at| of.contains(&at.saga)).collect())
-        })
-        .await
-    }
-
-    async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
-        self.run("strike_out", |state| {
-            let now = state.now();
-            let mut own = state.topology.iter_mut().filter(|listed| listed.is(topic, handler));
-            let was_registered = own.next().map(|listed| listed.until = Some(now)).is_some();
-            let mut left = state.pending_runs(topic, handler);
-            let (mut dropped, mut parents) = (0, vec![]);
-            if pending == PendingRuns::Drop {
-                state.mark_dropped(topic, handler);
-                let gone = std::mem::take(&mut left).into_iter().filter_map(|run| state.drop_run(run));
-                let gone: Vec<_> = gone.collect();
-                dropped = gone.len();
-                let parent = |row: &WorkingRow| {
-                    row.parent.map(|id| ParentRef { root: row.root(), id, at: row.last_event_at })
-                };
-                parents = gone.iter().filter_map(parent).collect();
-            }
-            let pending = i64::try_from(left.len()).unwrap_or(i64::MAX);
-            Ok(RetiredHandler { was_registered, pending, dropped, parents })
         })
         .await
     }
@@ -286,17 +197,6 @@ impl State {
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
-    /// The pending runs of a handler.
-    fn pending_runs(&self, topic: &str, handler: &str) -> Vec<RowKey> {
-        let (handler, topic): Pair = (handler.into(), topic.into());
-        let from = (handler.clone(), topic.clone(), i32::MIN);
-        let queues = self.ready.range(from..=(handler, topic, i32::MAX));
-        let ready = queues.flat_map(|(_, queue)| queue.all()).map(|(_, (.., run))| *run);
-        let pending =
-            |row: &WorkingRow| row.state == RowState::Ready && row.epoch == 0 && !row.rollback_requested;
-        ready.filter(|run| self.row(*run).is_some_and(pending)).collect()
-    }
-
     /// The queues of ready runs without a living worker of their saga.
     fn abandoned_queues(&self) -> impl Iterator<Item = &Lane> {
         self.ready.keys().filter(|lane| self.is_abandoned(lane))
@@ -311,13 +211,5 @@ impl State {
     pub(super) fn abandoned(&self) -> impl Iterator<Item = &WorkingRow> {
         let runs = self.abandoned_queues().flat_map(|lane| self.ready[lane].all()).map(|(_, run)| run);
         runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))
-    }
-
-    fn mark_dropped(&mut self, topic: &str, handler: &str) {
-        for listed in &mut self.topology {
-            if *listed.topic == *topic && *listed.handler == *handler && listed.until.is_some() {
-                listed.dropped = true;
-            }
-        }
     }
 }

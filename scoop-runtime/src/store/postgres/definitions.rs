@@ -139,6 +139,14 @@ impl DefinitionStorage for PostgresStore {
 }
 
 impl PostgresStore {
+    pub(crate) async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
+        let acknowledge = sqlx::query(self.sql.worker_acknowledge.clone()).bind(worker).bind(topology);
+        acknowledge.done(&self.sessions).await?;
+        Ok(())
+    }
+}
+
+impl PostgresStore {
     /// The numbers of those of these definitions that are recorded, by handler.
     async fn definition_ids(&self, of: &[PublishedDefinition]) -> sqlx::Result<Vec<(String, i32)>> {
         sqlx::query_as(self.sql.definition_ids.clone())

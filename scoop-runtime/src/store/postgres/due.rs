@@ -46,11 +46,6 @@ impl DueStorage for PostgresStore {
         rows.iter().map(ParentRef::from_row).collect()
     }
 
-    async fn delete_dropped(&self) -> sqlx::Result<Vec<ParentRef>> {
-        let rows = sqlx::query(self.sql.run_delete_dropped.clone()).all(&self.sessions).await?;
-        rows.iter().map(ParentRef::from_row).collect()
-    }
-
     async fn overdue_runs(&self, limit: i64) -> sqlx::Result<Vec<OverdueRun>> {
         let rows = sqlx::query(self.sql.run_list_overdue.clone()).bind(limit).all(&self.sessions).await?;
         let mut overdue = vec![];
@@ -100,10 +95,17 @@ impl DueStorage for PostgresStore {
     async fn now(&self) -> sqlx::Result<Now> {
         self.clock.now(&self.sessions).await
     }
+}
 
-    async fn clock_lag(&self) -> sqlx::Result<Duration> {
+impl PostgresStore {
+    pub(crate) async fn clock_lag(&self) -> sqlx::Result<Duration> {
         let seconds: f64 = sqlx::query_scalar(self.sql.event_clock_lead.clone()).one(&self.sessions).await?;
         Ok(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+    }
+
+    pub(crate) async fn delete_dropped(&self) -> sqlx::Result<Vec<ParentRef>> {
+        let rows = sqlx::query(self.sql.run_delete_dropped.clone()).all(&self.sessions).await?;
+        rows.iter().map(ParentRef::from_row).collect()
     }
 }
 

@@ -50,11 +50,6 @@ impl EntityStorage for PostgresStore {
         row.map(read).transpose()
     }
 
-    async fn entity_keys(&self, name: &'static str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
-        let rows = self.keys_query(name, after, limit).all(&self.sessions).await?;
-        rows.iter().map(|row| row.try_get(0)).collect()
-    }
-
     async fn entity_events(
         &self,
         entity: &EntityId,
@@ -65,7 +60,30 @@ impl EntityStorage for PostgresStore {
         events.all(&self.sessions).await?.iter().map(decode_event).collect()
     }
 
-    async fn refold_entity(
+    async fn command_decision(
+        &self,
+        message: Uuid,
+        name: &str,
+        run: Option<Uuid>,
+    ) -> sqlx::Result<Option<serde_json::Value>> {
+        let read =
+            sqlx::query_scalar(self.sql.command_read_decision.clone()).bind(message).bind(name).bind(run);
+        read.first(&self.sessions).await
+    }
+}
+
+impl PostgresStore {
+    pub(crate) async fn entity_keys(
+        &self,
+        name: &'static str,
+        after: &str,
+        limit: u32,
+    ) -> sqlx::Result<Vec<String>> {
+        let rows = self.keys_query(name, after, limit).all(&self.sessions).await?;
+        rows.iter().map(|row| row.try_get(0)).collect()
+    }
+
+    pub(crate) async fn refold_entity(
         &self,
         entity: &EntityId,
         after: i64,
@@ -111,17 +129,6 @@ impl EntityStorage for PostgresStore {
         self.write_entities(&mut tx, &[(entity.clone(), refolded)], &[]).await?;
         tx.commit().await.inspect_err(note)?;
         Ok(Refolded::Written { changed: true, events: count })
-    }
-
-    async fn command_decision(
-        &self,
-        message: Uuid,
-        name: &str,
-        run: Option<Uuid>,
-    ) -> sqlx::Result<Option<serde_json::Value>> {
-        let read =
-            sqlx::query_scalar(self.sql.command_read_decision.clone()).bind(message).bind(name).bind(run);
-        read.first(&self.sessions).await
     }
 }
 

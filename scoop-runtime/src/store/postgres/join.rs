@@ -16,14 +16,11 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::WaitingMember;
 use crate::error::{is_of_contents, refusal};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, RefusedMember, Withdrawal};
-use crate::util::format::system_time;
 use crate::util::patience::note;
 use crate::util::stored_time::StoredTime;
 
@@ -127,26 +124,6 @@ impl JoinStorage for PostgresStore {
 
     async fn joined(&self, message: Uuid) -> sqlx::Result<Vec<Uuid>> {
         sqlx::query_scalar(self.sql.join_find.clone()).bind(message).all(&self.sessions).await
-    }
-
-    async fn waiting_members(&self, limit: i64) -> sqlx::Result<Vec<WaitingMember>> {
-        let rows = sqlx::query(self.sql.join_list.clone()).bind(limit).all(&self.sessions).await?;
-        rows.iter().map(WaitingMember::from_row).collect()
-    }
-}
-
-impl WaitingMember {
-    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let until: Option<StoredTime> = row.try_get("expires_at")?;
-        Ok(Self {
-            saga: row.try_get("saga")?,
-            key: row.try_get("key")?,
-            topic: row.try_get("topic")?,
-            message: row.try_get("message_id")?,
-            since: system_time(time(row, "since")?),
-            until: until.map(|until| system_time(until.time())),
-            refused: row.try_get("refused")?,
-        })
     }
 }
 

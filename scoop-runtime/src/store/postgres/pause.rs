@@ -10,15 +10,13 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::{time, time_if_any};
 use super::pool::READ_COMMITTED;
-use super::query_ext::{ExecuteExt, FetchExt};
-use crate::store::{
-    EndedPause, NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget,
-};
+use super::query_ext::FetchExt;
+use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseTarget};
 use crate::util::format::system_time;
 use crate::util::patience::note;
 
-impl PauseStorage for PostgresStore {
-    async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
+impl PostgresStore {
+    pub(crate) async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
         let NewPause { target, reason, source, limit, new_runs_only } = asked;
         let mut tx = self.begin_topology_change().await?;
         let row = sqlx::query(self.sql.pause_set.clone())
@@ -34,7 +32,7 @@ impl PauseStorage for PostgresStore {
         Pause::from_row(&row)
     }
 
-    async fn resume(
+    pub(crate) async fn resume(
         &self,
         target: &PauseTarget,
         source: &str,
@@ -54,7 +52,7 @@ impl PauseStorage for PostgresStore {
         Pause::from_row(&row).map(Some)
     }
 
-    async fn end_expired_pauses(&self) -> sqlx::Result<Vec<Pause>> {
+    pub(crate) async fn end_expired_pauses(&self) -> sqlx::Result<Vec<Pause>> {
         let mut tx = self.begin_topology_change().await?;
         let rows = sqlx::query(self.sql.pause_end_expired.clone()).all_on(&mut tx).await?;
         if rows.is_empty() {
@@ -66,25 +64,7 @@ impl PauseStorage for PostgresStore {
         rows.iter().map(Pause::from_row).collect()
     }
 
-    async fn pauses(&self) -> sqlx::Result<Vec<Pause>> {
-        let rows = sqlx::query(self.sql.pause_list.clone()).all(&self.sessions).await?;
-        rows.iter().map(Pause::from_row).collect()
-    }
-
-    async fn ended_pauses(&self, limit: u32) -> sqlx::Result<Vec<EndedPause>> {
-        let list = sqlx::query(self.sql.pause_list_ended.clone()).bind(i64::from(limit));
-        let read = |row: &PgRow| -> sqlx::Result<EndedPause> {
-            Ok(EndedPause {
-                pause: Pause::from_row(row)?,
-                ended_at: system_time(time(row, "ended_at")?),
-                ended_by: row.try_get("ended_by")?,
-                end_reason: row.try_get("ended_reason")?,
-            })
-        };
-        list.all(&self.sessions).await?.iter().map(read).collect()
-    }
-
-    async fn pause_progress(&self, target: &PauseTarget) -> sqlx::Result<PauseProgress> {
+    pub(crate) async fn pause_progress(&self, target: &PauseTarget) -> sqlx::Result<PauseProgress> {
         let row = sqlx::query(self.sql.pause_progress.clone())
             .bind(target.kind())
             .bind(target.name())
@@ -100,7 +80,7 @@ impl PauseStorage for PostgresStore {
         })
     }
 
-    async fn runs_left(&self, target: &PauseTarget) -> sqlx::Result<usize> {
+    pub(crate) async fn runs_left(&self, target: &PauseTarget) -> sqlx::Result<usize> {
         let row = sqlx::query(self.sql.run_count_left.clone())
             .bind(target.kind())
             .bind(target.name())
@@ -109,12 +89,6 @@ impl PauseStorage for PostgresStore {
             .await?;
         let left: i64 = row.try_get("count")?;
         Ok(usize::try_from(left).unwrap_or(0))
-    }
-
-    async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
-        let acknowledge = sqlx::query(self.sql.worker_acknowledge.clone()).bind(worker).bind(topology);
-        acknowledge.done(&self.sessions).await?;
-        Ok(())
     }
 }
 
@@ -139,7 +113,8 @@ impl PostgresStore {
 }
 
 impl Pause {
-    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+    #[doc(hidden)]
+    pub fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let target = PauseTarget::stored(row.try_get("kind")?, row.try_get("name")?);
         Ok(Self {
             target: target.ok_or_else(|| sqlx::Error::Decode("the kind of a pause is unknown".into()))?,

@@ -8,16 +8,26 @@ use super::PostgresStore;
 use super::decode::unsigned;
 use super::query_ext::FetchExt;
 use crate::store::queue::limited_topics;
-use crate::store::{Lease, LeaseRequest, LimitedTopics, QueueLength, QueueStorage};
+use crate::store::{Lease, LeaseRequest, LimitedTopics, QueueLength};
 
-impl QueueStorage for PostgresStore {
-    async fn limited_topics(&self) -> sqlx::Result<LimitedTopics> {
+impl PostgresStore {
+    pub(crate) async fn limited_topics(&self) -> sqlx::Result<LimitedTopics> {
         let pairs: Vec<(String, String)> =
             sqlx::query_as(self.sql.queue_list_topics.clone()).all(&self.sessions).await?;
         Ok(limited_topics(pairs))
     }
 
-    async fn lease_places(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
+    pub(crate) async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
+        let read = |row: &PgRow| -> sqlx::Result<QueueLength> {
+            let (limit, waiting) = (row.try_get("most")?, row.try_get::<i64, _>("waiting")?);
+            let waiting = usize::try_from(waiting).unwrap_or(0);
+            Ok(QueueLength { saga: row.try_get("saga")?, limit: unsigned(limit), waiting })
+        };
+        let rows = sqlx::query(self.sql.queue_list.clone()).bind(of).all(&self.sessions).await?;
+        rows.iter().map(read).collect()
+    }
+
+    pub(crate) async fn lease_places(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
         let stored = |places: usize| i64::try_from(places).unwrap_or(i64::MAX);
         let lease = sqlx::query(self.sql.queue_lease.clone())
             .bind(asked.saga.clone())
@@ -34,15 +44,5 @@ impl QueueStorage for PostgresStore {
             is_scarce: row.try_get("is_scarce")?,
             launched: row.try_get::<Vec<Uuid>, _>("launched")?,
         }))
-    }
-
-    async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
-        let read = |row: &PgRow| -> sqlx::Result<QueueLength> {
-            let (limit, waiting) = (row.try_get("most")?, row.try_get::<i64, _>("waiting")?);
-            let waiting = usize::try_from(waiting).unwrap_or(0);
-            Ok(QueueLength { saga: row.try_get("saga")?, limit: unsigned(limit), waiting })
-        };
-        let rows = sqlx::query(self.sql.queue_list.clone()).bind(of).all(&self.sessions).await?;
-        rows.iter().map(read).collect()
     }
 }

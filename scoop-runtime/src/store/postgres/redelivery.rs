@@ -11,7 +11,7 @@ use uuid::{Builder, Uuid};
 use super::PostgresStore;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::store::{Redelivery, RedeliveryStorage};
+use crate::store::Redelivery;
 use crate::util::ids;
 use crate::util::patience::note;
 
@@ -33,8 +33,8 @@ struct Found {
     next: Option<Uuid>,
 }
 
-impl RedeliveryStorage for PostgresStore {
-    async fn redeliver(
+impl PostgresStore {
+    pub(crate) async fn redeliver(
         &self,
         topic: &str,
         since: OffsetDateTime,

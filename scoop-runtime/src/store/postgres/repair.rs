@@ -1,6 +1,6 @@
 //! The statements for operators: lists of failed rollbacks and stuck runs, and interventions in them.
 
-use scoop_core::{Context, Lineage, OPERATOR, SignalKey};
+use scoop_core::{Context, OPERATOR, SignalKey};
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
@@ -8,23 +8,17 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::decode::{failure_if_readable, lineage, phase, row_state, stored_time, time, unsigned};
-use super::query_ext::{FetchExt, PlainQuery};
+use super::decode::{lineage, row_state, time, unsigned};
+use super::query_ext::FetchExt;
 use super::requests::commit;
-use crate::repair::{
-    ConcernedRun, Decision, FailedCompensation, FailedRun, Intervention, Refusal, RepairAction, SIGNAL,
-    StuckRun, no_program,
-};
-use crate::store::types::{FIRST_MAX, UNKNOWN_MAX};
+use crate::repair::{ConcernedRun, Decision, FailedRun, Intervention, Refusal, RepairAction, SIGNAL};
+use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    InterventionSubject, Page, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget,
-    Requester, RowState, no_failure,
+    InterventionSubject, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget, Requester,
+    RowState,
 };
 use crate::tree::{Extent, RunInfo};
 use crate::util::format::system_time;
-
-/// How many failed runs below each one of a page are read to find the first ones.
-const READ_BELOW_MAX: i64 = 100;
 
 impl RepairStorage for PostgresStore {
     async fn repair(
@@ -71,7 +65,33 @@ impl RepairStorage for PostgresStore {
         Ok(Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent }))
     }
 
-    async fn record_signal(
+    async fn interventions_of(
+        &self,
+        root: Uuid,
+        runs: Option<&[Uuid]>,
+        extent: Extent,
+    ) -> sqlx::Result<Vec<(Intervention, usize)>> {
+        if runs.is_none() && extent.events.is_none() {
+            let all = sqlx::query(self.sql.intervention_list.clone()).bind(root).all(&self.sessions).await?;
+            return all.iter().map(|row| Ok((Intervention::from_row(row)?, 0))).collect();
+        }
+        let stored = |bound: usize| i32::try_from(bound).unwrap_or(i32::MAX);
+        let query = sqlx::query(self.sql.intervention_of_runs.clone())
+            .bind(root)
+            .bind(runs.map(<[Uuid]>::to_vec))
+            .bind(extent.run)
+            .bind(extent.events.map(stored))
+            .bind(stored(RunInfo::LEFT_OUT_MAX));
+        let read = |row: &PgRow| {
+            let left_out: i64 = row.try_get("left_out")?;
+            Ok((Intervention::from_row(row)?, usize::try_from(left_out).unwrap_or_default()))
+        };
+        query.all(&self.sessions).await?.iter().map(read).collect()
+    }
+}
+
+impl PostgresStore {
+    pub(crate) async fn record_signal(
         &self,
         target: &RequestTarget,
         requester: Requester<'_>,
@@ -94,46 +114,6 @@ impl RepairStorage for PostgresStore {
             commit(tx).await?;
         }
         Ok(Some(SignalKey { name, key }))
-    }
-
-    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
-        let query = page.query(self.sql.failed_runs.clone()).bind(i64::from(FIRST_MAX)).bind(READ_BELOW_MAX);
-        let rows = query.all(&self.sessions).await?;
-        rows.iter().map(FailedCompensation::from_row).collect()
-    }
-
-    async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
-        let rows = page.query(self.sql.run_page_stuck.clone()).all(&self.sessions).await?;
-        rows.iter().map(StuckRun::from_row).collect()
-    }
-
-    async fn interventions(&self, root: Uuid) -> sqlx::Result<Vec<Intervention>> {
-        let rows = sqlx::query(self.sql.intervention_list.clone()).bind(root).all(&self.sessions).await?;
-        rows.iter().map(Intervention::from_row).collect()
-    }
-
-    async fn interventions_of(
-        &self,
-        root: Uuid,
-        runs: Option<&[Uuid]>,
-        extent: Extent,
-    ) -> sqlx::Result<Vec<(Intervention, usize)>> {
-        if runs.is_none() && extent.events.is_none() {
-            let all = self.interventions(root).await?;
-            return Ok(all.into_iter().map(|done| (done, 0)).collect());
-        }
-        let stored = |bound: usize| i32::try_from(bound).unwrap_or(i32::MAX);
-        let query = sqlx::query(self.sql.intervention_of_runs.clone())
-            .bind(root)
-            .bind(runs.map(<[Uuid]>::to_vec))
-            .bind(extent.run)
-            .bind(extent.events.map(stored))
-            .bind(stored(RunInfo::LEFT_OUT_MAX));
-        let read = |row: &PgRow| {
-            let left_out: i64 = row.try_get("left_out")?;
-            Ok((Intervention::from_row(row)?, usize::try_from(left_out).unwrap_or_default()))
-        };
-        query.all(&self.sessions).await?.iter().map(read).collect()
     }
 }
 
@@ -236,14 +216,6 @@ impl PostgresStore {
     }
 }
 
-impl Page {
-    /// The query of a page, with its first three parameters.
-    fn query(self, sql: sqlx::SqlStr) -> PlainQuery {
-        let (time, id) = self.after.unzip();
-        sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit))
-    }
-}
-
 impl ConcernedRun {
     /// Decodes a row of `run_read_repair.sql`. A damaged row prevents the repair of its run, and no other. So a step or context that
     /// cannot be read is left out.
@@ -265,54 +237,6 @@ impl ConcernedRun {
             compensates: is("compensates")?,
             part_is_done: is("part_is_done")?,
             leaves_behind: is("leaves_behind")?,
-        })
-    }
-}
-
-impl FailedCompensation {
-    /// Decodes a row of `failed_runs.sql`.
-    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
-        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
-        let failed_below: Vec<Uuid> = row.try_get("failed_below")?;
-        let stored_at = stored_time(row, "failed_at")?;
-        Ok(Self {
-            // The run is found by these two, also if the rest of its row is damaged.
-            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
-            handler: row.try_get("handler")?,
-            topic: row.try_get("topic")?,
-            message_id: row.try_get("message_id")?,
-            step: row.try_get::<Option<_>, _>("step")?.unwrap_or_else(|| "unknown".into()),
-            failure: failure_if_readable(row, "failure").unwrap_or_else(no_failure),
-            at: system_time(stored_at.time()),
-            failed_below: failed_below.into_iter().map(Into::into).collect(),
-            stored_at,
-        })
-    }
-}
-
-impl StuckRun {
-    /// Decodes a row of `run_page_stuck.sql`.
-    pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
-        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
-        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
-        let stored_since = stored_time(row, "stuck_since")?;
-        Ok(Self {
-            // The run is found by these two, also if the rest of its row is damaged.
-            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
-            phase: phase(row)?,
-            topic: row.try_get("topic")?,
-            message_id: row.try_get("message_id")?,
-            step: row.try_get("step")?,
-            rolling_back: row.try_get("rolling_back")?,
-            reason: reason.unwrap_or_else(|| no_program(&handler)),
-            handler,
-            since: system_time(stored_since.time()),
-            giving_up: row.try_get("giving_up")?,
-            can_give_up: row.try_get("can_give_up")?,
-            needs_retry: row.try_get::<i32, _>("doubts")? >= UNKNOWN_MAX,
-            stored_since,
         })
     }
 }

@@ -137,8 +137,19 @@ impl RequestStorage for PostgresStore {
         commit(tx).await?;
         Ok(RollbackStart::Begun(handlers))
     }
+}
 
-    async fn relaunch(
+impl PostgresStore {
+    pub(crate) async fn relaunches(&self, root: Uuid) -> sqlx::Result<Relaunches> {
+        let rows = sqlx::query_as(self.sql.relaunch_list.clone()).bind(root).all(&self.sessions);
+        let rows: Vec<(Uuid, Uuid)> = rows.await?;
+        Ok(Relaunches {
+            of: rows.iter().find(|(new, _)| *new == root).map(|(_, of)| (*of).into()),
+            as_others: rows.iter().filter(|(_, of)| *of == root).map(|(new, _)| (*new).into()).collect(),
+        })
+    }
+
+    pub(crate) async fn relaunch(
         &self,
         root: Uuid,
         relaunch: &Relaunch<'_>,
@@ -167,15 +178,6 @@ impl RequestStorage for PostgresStore {
             _ => return Ok(None),
         };
         Ok(Some((answer, row.try_get::<Option<_>, _>("handlers")?.unwrap_or_default())))
-    }
-
-    async fn relaunches(&self, root: Uuid) -> sqlx::Result<Relaunches> {
-        let rows = sqlx::query_as(self.sql.relaunch_list.clone()).bind(root).all(&self.sessions);
-        let rows: Vec<(Uuid, Uuid)> = rows.await?;
-        Ok(Relaunches {
-            of: rows.iter().find(|(new, _)| *new == root).map(|(_, of)| (*of).into()),
-            as_others: rows.iter().filter(|(_, of)| *of == root).map(|(new, _)| (*new).into()).collect(),
-        })
     }
 }
 

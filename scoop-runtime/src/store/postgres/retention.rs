@@ -11,13 +11,10 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
-use crate::HierarchyId;
-use crate::api::{Keep, Undeletable};
+use crate::model::retention::Keep;
 use crate::store::{
     DueHierarchies, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Rest,
-    RetentionStorage,
 };
-use crate::util::format::system_time;
 
 /// The number of rows read by one statement.
 const ROWS_MAX: i64 = 1_000;
@@ -25,8 +22,8 @@ const ROWS_MAX: i64 = 1_000;
 /// The longest age that the server can calculate with, in seconds: about 1,000 years.
 const SECONDS_MAX: f64 = 3.2e10;
 
-impl RetentionStorage for PostgresStore {
-    async fn prune_page(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
+impl PostgresStore {
+    pub(crate) async fn prune_page(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
         let rows = sqlx::query(self.sql.prune_page.clone())
             .bind(after)
             .bind(seconds(age))
@@ -47,7 +44,12 @@ impl RetentionStorage for PostgresStore {
         Ok(page)
     }
 
-    async fn prune(&self, roots: &[Uuid], age: Duration, mode: PruneMode) -> sqlx::Result<Vec<PruneResult>> {
+    pub(crate) async fn prune(
+        &self,
+        roots: &[Uuid],
+        age: Duration,
+        mode: PruneMode,
+    ) -> sqlx::Result<Vec<PruneResult>> {
         let prune = sqlx::query(self.sql.prune_hierarchies.clone())
             .bind(roots.to_vec())
             .bind(seconds(age))
@@ -55,7 +57,7 @@ impl RetentionStorage for PostgresStore {
         self.deletion(prune).await?.iter().map(PruneResult::from_row).collect()
     }
 
-    async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
+    pub(crate) async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
         let (committed, rolled_back, is_by_topic) = match times {
             PruneTimes::Age(age) => (seconds(age), seconds(age), false),
             PruneTimes::ByTopic(keep) => (seconds_kept(keep.committed), seconds_kept(keep.rolled_back), true),
@@ -69,15 +71,20 @@ impl RetentionStorage for PostgresStore {
             .await
     }
 
-    async fn archive_parts(&self, root: Uuid) -> sqlx::Result<Vec<Uuid>> {
+    pub(crate) async fn archive_parts(&self, root: Uuid) -> sqlx::Result<Vec<Uuid>> {
         sqlx::query_scalar(self.sql.archive_parts.clone()).bind(root).all(&self.sessions).await
     }
 
-    async fn archive_rows(&self, _: Uuid, parts: &[Uuid]) -> sqlx::Result<Vec<String>> {
+    pub(crate) async fn archive_rows(&self, parts: &[Uuid]) -> sqlx::Result<Vec<String>> {
         sqlx::query_scalar(self.sql.archive_rows.clone()).bind(parts.to_vec()).all(&self.sessions).await
     }
 
-    async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> sqlx::Result<Option<DueHierarchies>> {
+    pub(crate) async fn take_due(
+        &self,
+        worker: Uuid,
+        keep: Keep,
+        limit: usize,
+    ) -> sqlx::Result<Option<DueHierarchies>> {
         let row = sqlx::query(self.sql.retention_next.clone())
             .bind(worker)
             .bind(seconds_kept(keep.committed))
@@ -92,7 +99,7 @@ impl RetentionStorage for PostgresStore {
         Ok(Some(DueHierarchies { roots, rest, behind }))
     }
 
-    async fn settle_due(
+    pub(crate) async fn settle_due(
         &self,
         worker: Uuid,
         keep: Keep,
@@ -110,7 +117,12 @@ impl RetentionStorage for PostgresStore {
         self.deletion(settle).await?.iter().map(PruneResult::from_row).collect()
     }
 
-    async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> sqlx::Result<String> {
+    pub(crate) async fn put_off(
+        &self,
+        root: Uuid,
+        error: &str,
+        retry_after: Duration,
+    ) -> sqlx::Result<String> {
         let topic: Option<String> = sqlx::query_scalar(self.sql.retention_put_off.clone())
             .bind(root)
             .bind(error)
@@ -120,22 +132,12 @@ impl RetentionStorage for PostgresStore {
         Ok(topic.unwrap_or_default())
     }
 
-    async fn undeletable(&self, limit: u32) -> sqlx::Result<Vec<Undeletable>> {
-        let query = sqlx::query(self.sql.retention_undeletable.clone()).bind(i64::from(limit));
-        let rows = query.all(&self.sessions).await?;
-        let read = |row: &PgRow| {
-            Ok(Undeletable {
-                hierarchy: HierarchyId::from(row.try_get::<Uuid, _>("root")?),
-                topic: row.try_get("topic")?,
-                error: row.try_get::<Option<_>, _>("error")?.unwrap_or_default(),
-                failures: row.try_get::<i32, _>("failures")?.unsigned_abs(),
-                retry_at: system_time(time(row, "retry_at")?),
-            })
-        };
-        rows.iter().map(read).collect()
-    }
-
-    async fn prune_signals(&self, age: Duration, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
+    pub(crate) async fn prune_signals(
+        &self,
+        age: Duration,
+        limit: u32,
+        mode: PruneMode,
+    ) -> sqlx::Result<u64> {
         let pruned: i64 = sqlx::query_scalar(self.sql.prune_signals.clone())
             .bind(seconds(age))
             .bind(i64::from(limit))
@@ -145,7 +147,7 @@ impl RetentionStorage for PostgresStore {
         Ok(pruned.unsigned_abs())
     }
 
-    async fn prune_keys(&self, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
+    pub(crate) async fn prune_keys(&self, limit: u32, mode: PruneMode) -> sqlx::Result<u64> {
         let pruned: i64 = sqlx::query_scalar(self.sql.prune_keys.clone())
             .bind(i64::from(limit))
             .bind(mode == PruneMode::Count)
@@ -154,7 +156,7 @@ impl RetentionStorage for PostgresStore {
         Ok(pruned.unsigned_abs())
     }
 
-    async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
+    pub(crate) async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
         let row = sqlx::query(self.sql.key_kept_until.clone()).bind(message).first(&self.sessions).await?;
         row.map(|row| time(&row, "until")).transpose()
     }

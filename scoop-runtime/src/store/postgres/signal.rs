@@ -96,8 +96,10 @@ impl SignalStorage for PostgresStore {
             refuse.bind(key.epoch).bind(why).first(&self.sessions).await?;
         Ok(refused.map(|(name, key)| SignalKey { name, key }))
     }
+}
 
-    async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {
+impl PostgresStore {
+    pub(crate) async fn signal_horizon(&self) -> sqlx::Result<TransactionNumber> {
         sqlx::query_scalar(self.sql.signal_horizon.clone()).one(&self.sessions).await.map(TransactionNumber)
     }
 }

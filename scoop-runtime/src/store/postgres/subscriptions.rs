@@ -14,7 +14,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::seconds_kept;
 use crate::RegisteredHandler;
-use crate::api::Keep;
+use crate::model::retention::Keep;
 use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
@@ -59,21 +59,6 @@ impl SubscriptionStorage for PostgresStore {
         Ok(())
     }
 
-    async fn registration(
-        &self,
-        worker: Uuid,
-        subscriptions: &[SubscribedSaga],
-    ) -> sqlx::Result<ProgramRegistration> {
-        let (has_worker, missing): (bool, Vec<i64>) = sqlx::query_as(self.sql.worker_registration.clone())
-            .bind(worker)
-            .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
-            .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
-            .one(&self.sessions)
-            .await?;
-        let missing = missing.into_iter().filter_map(|position| usize::try_from(position - 1).ok()).collect();
-        Ok(ProgramRegistration { has_worker, missing })
-    }
-
     async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> sqlx::Result<Vec<Renamed>> {
         let renamed = sqlx::query_as(self.sql.handler_list_renamed.clone())
             .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
@@ -81,11 +66,6 @@ impl SubscriptionStorage for PostgresStore {
             .all(&self.sessions);
         let renamed = renamed.await?.into_iter();
         Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
-    }
-
-    async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
-        let listed = sqlx::query_as(self.sql.handler_list_abandoned.clone());
-        listed.bind(i64::try_from(ABANDONED_MAX).unwrap_or(i64::MAX)).all(&self.sessions).await
     }
 
     async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
@@ -100,8 +80,25 @@ impl SubscriptionStorage for PostgresStore {
             .await?;
         rows.iter().map(RegisteredHandler::from_row).collect()
     }
+}
 
-    async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
+impl PostgresStore {
+    pub(crate) async fn registration(
+        &self,
+        worker: Uuid,
+        subscriptions: &[SubscribedSaga],
+    ) -> sqlx::Result<ProgramRegistration> {
+        let (has_worker, missing): (bool, Vec<i64>) = sqlx::query_as(self.sql.worker_registration.clone())
+            .bind(worker)
+            .bind(subscriptions.iter().map(|it| &*it.topic).collect::<Vec<_>>())
+            .bind(subscriptions.iter().map(|it| &*it.handler).collect::<Vec<_>>())
+            .one(&self.sessions)
+            .await?;
+        let missing = missing.into_iter().filter_map(|position| usize::try_from(position - 1).ok()).collect();
+        Ok(ProgramRegistration { lacks_worker: !has_worker, missing })
+    }
+
+    pub(crate) async fn record_launches(&self, seen: &[StepTopic]) -> sqlx::Result<()> {
         let query = sqlx::query(self.sql.launches_record.clone());
         query
             .bind(seen.iter().map(|it| &*it.saga).collect::<Vec<_>>())
@@ -112,7 +109,11 @@ impl SubscriptionStorage for PostgresStore {
         Ok(())
     }
 
-    async fn declare_launches(&self, sagas: &[String], declared: &[StepTopic]) -> sqlx::Result<()> {
+    pub(crate) async fn declare_launches(
+        &self,
+        sagas: &[String],
+        declared: &[StepTopic],
+    ) -> sqlx::Result<()> {
         let query = sqlx::query(self.sql.launches_declare.clone()).bind(sagas);
         query
             .bind(declared.iter().map(|it| &*it.saga).collect::<Vec<_>>())
@@ -123,7 +124,7 @@ impl SubscriptionStorage for PostgresStore {
         Ok(())
     }
 
-    async fn launches(&self, of: &[String]) -> sqlx::Result<Vec<StepTopic>> {
+    pub(crate) async fn launches(&self, of: &[String]) -> sqlx::Result<Vec<StepTopic>> {
         let rows = sqlx::query(self.sql.launches_list.clone()).bind(of).all(&self.sessions).await?;
         let mut seen = vec![];
         for row in &rows {
@@ -135,7 +136,17 @@ impl SubscriptionStorage for PostgresStore {
         Ok(seen)
     }
 
-    async fn retire(&self, topic: &str, handler: &str, pending: PendingRuns) -> sqlx::Result<RetiredHandler> {
+    pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
+        let listed = sqlx::query_as(self.sql.handler_list_abandoned.clone());
+        listed.bind(i64::try_from(ABANDONED_MAX).unwrap_or(i64::MAX)).all(&self.sessions).await
+    }
+
+    pub(crate) async fn retire(
+        &self,
+        topic: &str,
+        handler: &str,
+        pending: PendingRuns,
+    ) -> sqlx::Result<RetiredHandler> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let retired =
             sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;

@@ -5,7 +5,7 @@ mod pause_of_a_name {
     use super::*;
 
     async fn stocktaking(scoop: &Scoop) -> Result<()> {
-        scoop.pause("courier").reason("stocktaking").await?;
+        scoop.operate().pauses().pause("courier").reason("stocktaking").await?;
         Ok(())
     }
 }
@@ -14,7 +14,7 @@ mod resume_of_a_name {
     use super::*;
 
     async fn stocktaking(scoop: &Scoop, saga: String) -> Result<()> {
-        scoop.resume(&saga).await?;
+        scoop.operate().pauses().resume(&saga).await?;
         Ok(())
     }
 }
@@ -25,7 +25,7 @@ mod pause_of_a_saga {
     struct Courier;
 
     async fn stocktaking(scoop: &Scoop) -> Result<()> {
-        scoop.pause(Courier).await?;
+        scoop.operate().pauses().pause(Courier).await?;
         Ok(())
     }
 }

@@ -21,9 +21,9 @@ async fn child_with_an_accepted_failure_can_be_repaired() -> Result<()> {
     let root = scoop.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
 
-    let [failed] = &*scoop.failed_compensations().await? else { panic!("one failed") };
+    let [failed] = &*scoop.operate().failures().list().await? else { panic!("one failed") };
     faults.mend("child 0");
-    assert_eq!(scoop.retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
     let undone =
         |tree: &scoop::tree::Tree| matches!(tree.roots()[0].children[0].state, RunState::RolledBack(_));
     root.comes_to(undone).await?;

@@ -1,6 +1,7 @@
 //! Runs above a failed one: they wait for its repair, and then go on.
 
 use super::*;
+use scoop::operate::OperateExt as _;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ancestors_of_a_repaired_run_resume_where_they_failed() -> Result<()> {
@@ -40,7 +41,7 @@ async fn ancestors_of_a_repaired_run_resume_where_they_failed() -> Result<()> {
 async fn resolved_run_settles_the_failures_below() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     let run = broken.id_of("child-handler").await?;
-    assert_eq!(broken.scoop.resolve(run, "by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().resolve(run, "by hand").await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
     calls_of(&broken.root).of(&["child-handler", "grandchild-handler"]).expect(
         "invoke child-handler/0
@@ -62,7 +63,10 @@ async fn resolved_run_settles_the_failures_below() -> Result<()> {
 async fn skipped_run_leaves_its_failed_children_unchanged() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     let run = broken.id_of("child-handler").await?;
-    assert_eq!(broken.scoop.skip(run, "never mind the grandchild").await?, RepairAnswer::Accepted);
+    assert_eq!(
+        broken.scoop.operate().failures().skip(run, "never mind the grandchild").await?,
+        RepairAnswer::Accepted
+    );
     assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(broken.listed().await?, [("grandchild-handler".into(), Next::Itself)]);
     calls_of(&broken.root).of(&["child-handler"]).expect(
@@ -74,7 +78,7 @@ async fn skipped_run_leaves_its_failed_children_unchanged() -> Result<()> {
     // The grandchild can still be repaired; no run waits for it any more.
     broken.faults.mend("grandchild 0");
     let grandchild = broken.failed("grandchild-handler").await?.lineage;
-    assert_eq!(broken.scoop.retry(grandchild.id()).await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().retry(grandchild.id()).await?, RepairAnswer::Accepted);
     let undone = |tree: &scoop::tree::Tree| {
         let mut runs = tree.runs().into_iter();
         runs.any(|run| run.lineage == grandchild && matches!(run.state, RunState::RolledBack(_)))
@@ -121,20 +125,20 @@ async fn ancestor_of_two_failed_runs_fails_again_because_of_the_other_one() -> R
     let broken = Broken::by(&["child 0", "other child 0"], two_children).await?;
     broken.faults.mend("child 0");
     let child = broken.failed("child-handler").await?.lineage;
-    assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().retry(child.id()).await?, RepairAnswer::Accepted);
     let child_is_undone = |tree: &scoop::tree::Tree| {
         let mut runs = tree.runs().into_iter();
         runs.any(|run| run.lineage == child && matches!(run.state, RunState::RolledBack(_)))
     };
     broken.root.comes_to(child_is_undone).await?;
     broken.root.comes_to(rests).await?;
-    assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::NotFailed);
+    assert_eq!(broken.scoop.operate().failures().retry(child.id()).await?, RepairAnswer::NotFailed);
     let root = broken.failed("root-handler").await?;
     let other = broken.id_of("other-child-handler").await?;
     assert_eq!(root.failed_below.iter().map(|run| run.uuid()).collect::<Vec<_>>(), [other]);
-    assert_eq!(broken.scoop.retry(root.lineage.id()).await?, RepairAnswer::FailedBelow);
+    assert_eq!(broken.scoop.operate().failures().retry(root.lineage.id()).await?, RepairAnswer::FailedBelow);
 
-    assert_eq!(broken.scoop.resolve(other, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().resolve(other, "").await?, RepairAnswer::Accepted);
     broken.is_undone().await
 }
 
@@ -144,6 +148,6 @@ async fn ancestor_of_a_run_that_failed_again_can_be_resolved() -> Result<()> {
     assert_eq!(broken.retry("grandchild-handler").await?, RepairAnswer::Accepted);
     broken.root.comes_to(rests).await?;
     let child = broken.id_of("child-handler").await?;
-    assert_eq!(broken.scoop.resolve(child, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().resolve(child, "").await?, RepairAnswer::Accepted);
     broken.is_undone().await
 }

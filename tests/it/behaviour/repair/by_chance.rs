@@ -35,15 +35,15 @@ async fn lists_agree_with_explanations(broken: &Broken) -> Result<()> {
 
 /// A random repair of a random failed run.
 async fn intervene(broken: &Broken, chance: &mut Chance) -> Result<RepairAnswer> {
-    let listed = broken.scoop.failed_compensations().await?;
+    let listed = broken.scoop.operate().failures().list().await?;
     let Some(failed) = listed.get(chance.below(listed.len().max(1))) else {
         return Ok(RepairAnswer::NotFailed);
     };
     let run = failed.lineage.id();
     Ok(match chance.below(4) {
-        0 | 1 => broken.scoop.retry(run).await?,
-        2 => broken.scoop.skip(run, "by chance").await?,
-        _ => broken.scoop.resolve(run, "by chance").await?,
+        0 | 1 => broken.scoop.operate().failures().retry(run).await?,
+        2 => broken.scoop.operate().failures().skip(run, "by chance").await?,
+        _ => broken.scoop.operate().failures().resolve(run, "by chance").await?,
     })
 }
 
@@ -71,8 +71,8 @@ async fn ends(seed: u64) -> Result<()> {
             is_at_rest(&broken.db).await;
         }
     }
-    while let Some(failed) = broken.scoop.failed_compensations().await?.pop() {
-        let answer = broken.scoop.resolve(failed.lineage.id(), "at last").await?;
+    while let Some(failed) = broken.scoop.operate().failures().list().await?.pop() {
+        let answer = broken.scoop.operate().failures().resolve(failed.lineage.id(), "at last").await?;
         assert_eq!(answer, RepairAnswer::Accepted, "{}", broken.root.tree().await?);
         is_at_rest(&broken.db).await;
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::*;
+use scoop::operate::OperateExt as _;
 
 handler! {
     /// Its first compensation takes until the deadline, the first time.
@@ -140,12 +141,12 @@ async fn run_that_gave_up_rests_during_and_after_the_repair_of_its_child() -> Re
     }
     assert_eq!(broken.explained(below).await?.1, RunRequest::REPAIRS);
 
-    assert_eq!(scoop.resolve(below, "by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().resolve(below, "by hand").await?, RepairAnswer::Accepted);
     assert_eq!(named(top).await?, [above]);
     let (run, offered) = broken.explained(above).await?;
     assert_eq!(offered, RunRequest::REPAIRS);
     assert!(run.to_string().contains(&format!("`retry`, `skip` or `resolve` the run {above}.")), "{run}");
-    assert_eq!(scoop.resolve(above, "by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().resolve(above, "by hand").await?, RepairAnswer::Accepted);
     broken.is_undone().await
 }
 

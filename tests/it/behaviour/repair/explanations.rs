@@ -1,6 +1,7 @@
 //! Explanations and dry runs: on which run an operator decides next.
 
 use super::*;
+use scoop::operate::OperateExt as _;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_above_one_that_failed_again_fail_again_and_name_it() -> Result<()> {
@@ -19,7 +20,7 @@ async fn runs_above_one_that_failed_again_fail_again_and_name_it() -> Result<()>
         let run = broken.scoop.operate().runs().explain(failed.id()).await?.runs.remove(0);
         assert_eq!((run.run.phase, run.run.waits_for), (RunPhase::RollbackFailed, Some(WaitKind::Operator)));
         assert_eq!(broken.explained(failed.id().uuid()).await?.1, [], "the grandchild comes first");
-        let repair = broken.scoop.interventions(broken.root.id()).await?.remove(0);
+        let repair = broken.scoop.operate().failures().interventions(broken.root.id()).await?.remove(0);
         assert!(run.run.since > repair.at, "since the second failure: {run:?}");
         let WaitReason::Operator { why, failed_below, has_more_below: false } = &run.reason else {
             panic!("{run:?}")
@@ -62,7 +63,7 @@ async fn run_above_two_failed_ones_is_blocked_by_those_that_no_operator_has_repa
     let child = broken.failed("child-handler").await?.lineage;
     let other = broken.id_of("other-child-handler").await?;
     broken.faults.mend("child 0");
-    assert_eq!(broken.scoop.retry(child.id()).await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().retry(child.id()).await?, RepairAnswer::Accepted);
     let child_is_undone = |tree: &scoop::tree::Tree| {
         let mut runs = tree.runs().into_iter();
         runs.any(|run| run.lineage == child && matches!(run.state, RunState::RolledBack(_)))
@@ -70,11 +71,11 @@ async fn run_above_two_failed_ones_is_blocked_by_those_that_no_operator_has_repa
     broken.root.comes_to(child_is_undone).await?;
     broken.root.comes_to(rests).await?;
     assert_eq!(blocking().await?, [other]);
-    assert_eq!(broken.scoop.retry(other).await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().retry(other).await?, RepairAnswer::Accepted);
     broken.root.comes_to(rests).await?;
     assert_eq!(blocking().await?, [other]);
 
-    assert_eq!(broken.scoop.resolve(other, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().resolve(other, "").await?, RepairAnswer::Accepted);
     broken.is_undone().await
 }
 
@@ -94,11 +95,11 @@ async fn dry_run_of_a_repair_gets_the_answer_of_the_request_and_changes_nothing(
     assert_eq!(broken.explained(grandchild).await?.1, RunRequest::REPAIRS);
     assert_eq!(broken.explained(root).await?.1, [], "the grandchild comes first");
     assert_eq!(state().await?, before);
-    assert!(scoop.interventions(broken.root.id()).await?.is_empty());
-    assert_eq!(scoop.retry(root).await?, RepairAnswer::FailedBelow);
+    assert!(scoop.operate().failures().interventions(broken.root.id()).await?.is_empty());
+    assert_eq!(scoop.operate().failures().retry(root).await?, RepairAnswer::FailedBelow);
     broken.faults.mend("grandchild 0");
-    assert_eq!(scoop.retry(grandchild).await?, RepairAnswer::Accepted);
+    assert_eq!(scoop.operate().failures().retry(grandchild).await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
-    assert_eq!(scoop.retry(grandchild).dry_run().await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.operate().failures().retry(grandchild).dry_run().await?, RepairAnswer::NotFailed);
     Ok(())
 }

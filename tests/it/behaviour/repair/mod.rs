@@ -15,8 +15,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use scoop::operate::FailedRollback;
+use scoop::operate::OperateExt as _;
 use scoop::operate::{RunExplanation, WaitKind, WaitReason};
-use scoop::requests::{FailedCompensation, RepairAnswer, RunRequest};
+use scoop::requests::{RepairAnswer, RunRequest};
 use scoop::tree::RunState;
 use scoop::{EventKind, Handle, Lineage, RunPhase, RuntimeError};
 
@@ -128,7 +130,7 @@ enum Next {
 }
 
 impl Next {
-    fn of(failed: &FailedCompensation) -> Self {
+    fn of(failed: &FailedRollback) -> Self {
         if failed.failed_below.is_empty() { Self::Itself } else { Self::Below }
     }
 }
@@ -156,8 +158,8 @@ impl Broken {
     }
 
     /// The failed compensation of this handler.
-    async fn failed(&self, handler: &str) -> Result<FailedCompensation> {
-        let listed = self.scoop.failed_compensations().await?;
+    async fn failed(&self, handler: &str) -> Result<FailedRollback> {
+        let listed = self.scoop.operate().failures().list().await?;
         let of_handler = listed.iter().find(|failed| failed.handler == handler);
         Ok(of_handler.unwrap_or_else(|| panic!("{handler} is not among {listed:?}")).clone())
     }
@@ -167,22 +169,22 @@ impl Broken {
     }
 
     async fn retry(&self, handler: &str) -> Result<RepairAnswer> {
-        Ok(self.scoop.retry(self.id_of(handler).await?).await?)
+        Ok(self.scoop.operate().failures().retry(self.id_of(handler).await?).await?)
     }
 
     /// All listed handlers, each with the run on which an operator decides next.
     async fn listed(&self) -> Result<Vec<(String, Next)>> {
-        let listed = self.scoop.failed_compensations().await?;
+        let listed = self.scoop.operate().failures().list().await?;
         Ok(listed.into_iter().map(|failed| (failed.handler.clone(), Next::of(&failed))).collect())
     }
 
     /// The explanation of each listed run, and a page with this run alone, have the runs below as the list has. The explanation offers
     /// the same decisions.
     async fn views_agree(&self) -> Result<()> {
-        let listed = self.scoop.failed_compensations().await?;
-        let mut before: Option<&FailedCompensation> = None;
+        let listed = self.scoop.operate().failures().list().await?;
+        let mut before: Option<&FailedRollback> = None;
         for failed in &listed {
-            let page = self.scoop.failed_compensations().limit(1);
+            let page = self.scoop.operate().failures().list().limit(1);
             let page = match before.replace(failed) {
                 Some(previous) => page.after(previous).await?,
                 None => page.await?,
@@ -206,9 +208,9 @@ impl Broken {
     /// The answers to a dry run of each decision about a run.
     async fn answers(&self, run: uuid::Uuid) -> Result<[RepairAnswer; 3]> {
         Ok([
-            self.scoop.retry(run).dry_run().await?,
-            self.scoop.skip(run, "tried").dry_run().await?,
-            self.scoop.resolve(run, "tried").dry_run().await?,
+            self.scoop.operate().failures().retry(run).dry_run().await?,
+            self.scoop.operate().failures().skip(run, "tried").dry_run().await?,
+            self.scoop.operate().failures().resolve(run, "tried").dry_run().await?,
         ])
     }
 
@@ -276,7 +278,7 @@ async fn a_failed_compensation_is_listed_and_runs_again() -> Result<()> {
     assert_eq!(failed.lineage.root_id(), broken.root.id());
 
     broken.faults.mend("root 1");
-    let request = broken.scoop.retry(failed.lineage.id()).source("night shift");
+    let request = broken.scoop.operate().failures().retry(failed.lineage.id()).source("night shift");
     assert_eq!(request.await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
     broken.db.history().await.about(&["M0"]).expect(
@@ -292,7 +294,7 @@ async fn a_failed_compensation_is_listed_and_runs_again() -> Result<()> {
         M0 SUSPENDED root-handler RB(0[0,])
         M0 ROLLED_BACK root-handler RB(0[0,])",
     );
-    let done = broken.scoop.interventions(broken.root.id()).await?;
+    let done = broken.scoop.operate().failures().interventions(broken.root.id()).await?;
     let [done] = &*done else { panic!("{done:?}") };
     assert_eq!((&*done.kind, &*done.source, &done.note), ("retry", "night shift", &None));
     assert_eq!(done.step.as_deref(), Some("Rollback of 1[0,]"));
@@ -303,7 +305,7 @@ async fn a_failed_compensation_is_listed_and_runs_again() -> Result<()> {
 async fn a_skipped_compensation_is_left_undone_and_the_rest_runs() -> Result<()> {
     let broken = Broken::by(&["root 1"], alone).await?;
     let run = broken.id_of("root-handler").await?;
-    assert_eq!(broken.scoop.skip(run, "it has expired").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().skip(run, "it has expired").await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
     calls_of(&broken.root).expect(
         "invoke root-handler/0
@@ -312,7 +314,7 @@ async fn a_skipped_compensation_is_left_undone_and_the_rest_runs() -> Result<()>
         rollback root-handler/1
         rollback root-handler/0",
     );
-    let done = broken.scoop.interventions(broken.root.id()).await?;
+    let done = broken.scoop.operate().failures().interventions(broken.root.id()).await?;
     assert_eq!((&*done[0].kind, done[0].note.as_deref()), ("skip", Some("it has expired")));
     let tree = broken.root.tree().await?;
     assert_eq!(tree.roots()[0].interventions, done);
@@ -324,7 +326,10 @@ async fn a_skipped_compensation_is_left_undone_and_the_rest_runs() -> Result<()>
 async fn of_a_resolved_run_nothing_more_is_executed() -> Result<()> {
     let broken = Broken::by(&["root 1"], alone).await?;
     let run = broken.id_of("root-handler").await?;
-    assert_eq!(broken.scoop.resolve(run, "paid back by hand").await?, RepairAnswer::Accepted);
+    assert_eq!(
+        broken.scoop.operate().failures().resolve(run, "paid back by hand").await?,
+        RepairAnswer::Accepted
+    );
     broken.is_undone().await?;
     calls_of(&broken.root).expect(
         "invoke root-handler/0
@@ -352,7 +357,7 @@ async fn run_that_fails_again_rests_across_restarts() -> Result<()> {
     let tree = broken.root.comes_to(rests).await?;
     assert!(tree.to_string().contains("ROLLBACK FAILED: "), "{tree}");
     assert_eq!(broken.listed().await?, [("root-handler".into(), Next::Itself)]);
-    assert_eq!(broken.scoop.stuck_runs().await?.len(), 0);
+    assert_eq!(broken.scoop.operate().failures().stuck().await?.len(), 0);
     assert_eq!(tree.to_string().matches("rollback failed in 1: it is broken").count(), 2, "{tree}");
     let listed = broken.scoop.operate().runs().list().state(RunPhase::RollbackFailed).await?.runs;
     let failure = listed[0].failure.as_ref().expect("it has failed");
@@ -381,7 +386,10 @@ async fn run_that_fails_again_rests_across_restarts() -> Result<()> {
     let failed = broken.failed("root-handler").await?;
     assert_eq!(failed.step, "Rollback of 0[0,]");
     assert_eq!(broken.failed_parts().await?, ["Rollback of 1[0,]", "Rollback of 1[0,]", "Rollback of 0[0,]"]);
-    assert_eq!(broken.scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    assert_eq!(
+        broken.scoop.operate().failures().skip(failed.lineage.id(), "").await?,
+        RepairAnswer::Accepted
+    );
     broken.is_undone().await?;
     let tree = broken.root.tree().await?;
     assert!(tree.to_string().contains("skipped the undoing of 0\n"), "{tree}");
@@ -421,7 +429,7 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
     .await?;
     assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 1[0,]");
     let root = broken.id_of("root-handler").await?;
-    assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().skip(root, "").await?, RepairAnswer::Accepted);
     broken.root.comes_to(rests).await?;
     assert_eq!(broken.failed("root-handler").await?.step, "Rollback of 0[0,]");
 
@@ -431,7 +439,7 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
     broken.root.comes_to(rests).await?;
     let failed = broken.failed("root-handler").await?;
     assert_eq!((&*failed.step, Next::of(&failed)), ("Rollback of 0[0,]", Next::Below));
-    assert_eq!(broken.scoop.skip(root, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().skip(root, "").await?, RepairAnswer::Accepted);
     // It rests without the run above. Lists have its latest failure.
     let below = broken
         .scoop
@@ -458,7 +466,7 @@ async fn skip_during_a_repair_below_skips_the_part_that_failed_last() -> Result<
         rollback grandchild-handler/0",
     );
     let grandchild = broken.id_of("grandchild-handler").await?;
-    assert_eq!(broken.scoop.resolve(grandchild, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().resolve(grandchild, "").await?, RepairAnswer::Accepted);
     broken.is_undone().await
 }
 
@@ -469,7 +477,7 @@ async fn of_two_operators_at_once_one_is_heard() -> Result<()> {
     let run = broken.id_of("root-handler").await?;
     let clients: Vec<_> = (0..4).map(|_| broken.db.client()).collect();
     let requests = clients.iter().map(|client| {
-        let request = client.retry(run).into_future();
+        let request = client.operate().failures().retry(run).into_future();
         tokio::spawn(request)
     });
     let mut accepted = 0;
@@ -490,11 +498,13 @@ async fn run_without_a_failed_rollback_cannot_be_repaired() -> Result<()> {
     let root = scoop.launch(Root).await?;
     assert!(matches!(root.ends().await?, Outcome::RolledBack(_)));
     let run = root.tree().await?.roots()[0].lineage.id();
-    assert_eq!(scoop.retry(run).await?, RepairAnswer::NotFailed);
-    assert_eq!(scoop.skip(run, "").await?, RepairAnswer::NotFailed);
-    assert_eq!(scoop.resolve(run, "").await?, RepairAnswer::NotFailed);
-    assert!(scoop.interventions(root.id()).await?.is_empty());
+    assert_eq!(scoop.operate().failures().retry(run).await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.operate().failures().skip(run, "").await?, RepairAnswer::NotFailed);
+    assert_eq!(scoop.operate().failures().resolve(run, "").await?, RepairAnswer::NotFailed);
+    assert!(scoop.operate().failures().interventions(root.id()).await?.is_empty());
     let unknown = uuid::Uuid::new_v4();
-    assert!(matches!(scoop.retry(unknown).await, Err(RuntimeError::NoSuchRun { id }) if id == unknown));
+    assert!(
+        matches!(scoop.operate().failures().retry(unknown).await, Err(RuntimeError::NoSuchRun { id }) if id == unknown)
+    );
     Ok(())
 }

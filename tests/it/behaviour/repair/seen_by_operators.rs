@@ -1,6 +1,7 @@
 //! What operators see of failed rollbacks. The audit of the history compares it with the record.
 
 use scoop::RunPhase;
+use scoop::operate::OperateExt as _;
 
 use super::*;
 
@@ -9,7 +10,7 @@ async fn seen(broken: &Broken) -> Result<[usize; 2]> {
     broken.db.history().await;
     let counts = broken.scoop.operate().runs().count().await?.unfinished;
     let failed = counts.iter().filter(|count| count.phase == RunPhase::RollbackFailed);
-    let listed = broken.scoop.failed_compensations().await?.len();
+    let listed = broken.scoop.operate().failures().list().await?.len();
     Ok([listed, failed.map(|count| count.count).sum()])
 }
 
@@ -21,9 +22,9 @@ async fn failure_is_seen_until_a_retry_a_skip_or_a_resolve_settles_it() -> Resul
         let child = broken.id_of("child-handler").await?;
         broken.faults.mend("child 0");
         let answer = match action {
-            "retry" => broken.scoop.retry(child).await?,
-            "skip" => broken.scoop.skip(child, "").await?,
-            _ => broken.scoop.resolve(child, "").await?,
+            "retry" => broken.scoop.operate().failures().retry(child).await?,
+            "skip" => broken.scoop.operate().failures().skip(child, "").await?,
+            _ => broken.scoop.operate().failures().resolve(child, "").await?,
         };
         assert_eq!(answer, RepairAnswer::Accepted);
         broken.is_undone().await?;
@@ -39,7 +40,7 @@ async fn failure_is_seen_once_while_it_is_repaired_and_after_it_failed_again() -
     broken.root.comes_to(rests).await?;
     assert_eq!(seen(&broken).await?, [1, 1]);
     let run = broken.id_of("root-handler").await?;
-    assert_eq!(broken.scoop.resolve(run, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().resolve(run, "").await?, RepairAnswer::Accepted);
     assert_eq!(seen(&broken).await?, [0, 0]);
     broken.is_undone().await
 }
@@ -50,11 +51,11 @@ async fn failure_below_a_skipped_run_is_seen_until_it_is_resolved() -> Result<()
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
     assert_eq!(seen(&broken).await?, [3, 3]);
     let child = broken.id_of("child-handler").await?;
-    assert_eq!(broken.scoop.skip(child, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().skip(child, "").await?, RepairAnswer::Accepted);
     assert!(matches!(broken.root.ends().await?, Outcome::RolledBack(_)));
     assert_eq!(seen(&broken).await?, [1, 1]);
     let grandchild = broken.id_of("grandchild-handler").await?;
-    assert_eq!(broken.scoop.resolve(grandchild, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().resolve(grandchild, "").await?, RepairAnswer::Accepted);
     assert_eq!(seen(&broken).await?, [0, 0]);
     broken.is_undone().await
 }

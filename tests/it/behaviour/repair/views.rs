@@ -1,6 +1,7 @@
 //! Failed rollbacks and repairs in lists, trees and time lines.
 
 use super::*;
+use scoop::operate::OperateExt as _;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_rollback_is_found_by_its_reason_and_its_failure_before_and_after_its_repair() -> Result<()> {
@@ -39,7 +40,10 @@ async fn events_left_out_of_a_repaired_rollback_are_a_gap() -> Result<()> {
     broken.root.comes_to(rests).await?;
     assert_eq!(broken.failed_parts().await?, ["Rollback of 1[0,]", "Rollback of 1[0,]", "Rollback of 0[0,]"]);
     let failed = broken.failed("root-handler").await?;
-    assert_eq!(broken.scoop.skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
+    assert_eq!(
+        broken.scoop.operate().failures().skip(failed.lineage.id(), "").await?,
+        RepairAnswer::Accepted
+    );
     broken.is_undone().await?;
 
     let all = broken.root.tree().await?;
@@ -63,12 +67,12 @@ async fn events_left_out_of_a_repaired_rollback_are_a_gap() -> Result<()> {
 async fn interventions_of_a_part_are_those_on_its_runs() -> Result<()> {
     let broken = Broken::by(&["child 0", "other child 0"], two_children).await?;
     let (child, other) = (broken.id_of("child-handler").await?, broken.id_of("other-child-handler").await?);
-    assert_eq!(broken.scoop.skip(child, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().skip(child, "").await?, RepairAnswer::Accepted);
     // The root fails again because of the other child. While it decides on that, a repair is refused.
     broken.root.comes_to(rests).await?;
-    assert_eq!(broken.scoop.skip(other, "").await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().skip(other, "").await?, RepairAnswer::Accepted);
     broken.is_undone().await?;
-    let done = broken.scoop.interventions(broken.root.id()).await?;
+    let done = broken.scoop.operate().failures().interventions(broken.root.id()).await?;
     assert_eq!(done.iter().map(|done| done.run.uuid()).collect::<Vec<_>>(), [child, other]);
     let tree = || broken.root.tree();
     for whole in [tree().await?, tree().events(1).await?, tree().depth(3).await?, tree().limit(4).await?] {
@@ -91,7 +95,7 @@ async fn interventions_between_the_first_and_the_last_of_a_run_are_left_out_and_
         assert_eq!(broken.retry("root-handler").await?, RepairAnswer::Accepted);
         broken.root.comes_to(rests).await?;
     }
-    let done = broken.scoop.interventions(broken.root.id()).await?;
+    let done = broken.scoop.operate().failures().interventions(broken.root.id()).await?;
     assert_eq!(done.len(), 5);
     for all in [broken.root.tree().await?, broken.root.tree().events(3).await?] {
         let run = &all.roots()[0];
@@ -117,10 +121,10 @@ async fn interventions_between_the_first_and_the_last_of_a_run_are_left_out_and_
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_come_in_pages() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
-    let all = broken.scoop.failed_compensations().await?;
-    let mut paged: Vec<FailedCompensation> = vec![];
+    let all = broken.scoop.operate().failures().list().await?;
+    let mut paged: Vec<FailedRollback> = vec![];
     loop {
-        let page = broken.scoop.failed_compensations().limit(2);
+        let page = broken.scoop.operate().failures().list().limit(2);
         let page = match paged.last() {
             Some(last) => page.after(last).await?,
             None => page.await?,
@@ -131,9 +135,8 @@ async fn lists_come_in_pages() -> Result<()> {
         }
         paged.extend(page);
     }
-    let lineages = |list: &[FailedCompensation]| {
-        list.iter().map(|failed| failed.lineage.clone()).collect::<Vec<Lineage>>()
-    };
+    let lineages =
+        |list: &[FailedRollback]| list.iter().map(|failed| failed.lineage.clone()).collect::<Vec<Lineage>>();
     assert_eq!(lineages(&paged), lineages(&all));
     assert!(all.is_sorted_by(|a, b| a.at >= b.at));
     Ok(())

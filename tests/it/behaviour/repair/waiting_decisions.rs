@@ -1,6 +1,7 @@
 //! Decisions while other runs are in progress.
 
 use super::*;
+use scoop::operate::OperateExt as _;
 
 handler! {
     /// Another handler of the message of the child. Its compensation takes until its gate is open.
@@ -95,7 +96,7 @@ async fn decision_above_an_accepted_run_in_repair_is_accepted() -> Result<()> {
     assert_eq!(broken.explained(root).await?.1, RunRequest::REPAIRS);
     broken.faults.mend("child 0");
     let child = broken.id_of("child-handler").await?;
-    assert_eq!(broken.scoop.retry(child).await?, RepairAnswer::Accepted);
+    assert_eq!(broken.scoop.operate().failures().retry(child).await?, RepairAnswer::Accepted);
     gate.arrivals(1).await;
     assert_eq!(broken.answers(child).await?, [RepairAnswer::StillRunning; 3], "its compensation waits");
     broken.faults.mend("root 0");

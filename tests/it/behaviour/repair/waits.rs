@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use scoop::Status;
+use scoop::operate::OperateExt as _;
 
 use super::*;
 
@@ -61,7 +62,7 @@ async fn outcome_of_retry(broken: &Broken, handler: &str, gate: &Gate) -> Result
     }
     assert_eq!(broken.root.status().await?, Status::Unfinished);
     let root = broken.scoop.operate().runs().list().handler("root-handler").await?.runs.remove(0);
-    let repairs = broken.scoop.interventions(broken.root.id()).await?;
+    let repairs = broken.scoop.operate().failures().interventions(broken.root.id()).await?;
     let latest = repairs.iter().map(|repair| repair.at).max().expect("it is in repair");
     assert!(root.phase != RunPhase::Waiting || root.since >= latest, "since the repair: {root:?}");
     gate.open(1);
@@ -158,7 +159,7 @@ async fn failure_above_a_repaired_run_is_about_the_other_failed_run() -> Result<
         let Outcome::RollbackFailed(failed) = broken.root.ends().await? else { panic!("one is undecided") };
         assert_eq!(failed.failure.failed_compensation().message, message);
 
-        assert_eq!(broken.scoop.resolve(below.id(), "").await?, RepairAnswer::Accepted);
+        assert_eq!(broken.scoop.operate().failures().resolve(below.id(), "").await?, RepairAnswer::Accepted);
         broken.is_undone().await?;
     }
     Ok(())

@@ -33,13 +33,13 @@ async fn repairs_are_damaged(seed: u64) -> Result<()> {
     let late = db.client().launch_all((0..HIERARCHIES).map(|_| Weight(1.0))).await?;
     let builder = db.scoop().only::<Assembly>().only::<Supply>().provide(Supply { gate });
     let scoop = builder.only::<Fall>().only::<Idle>().start().await?;
-    assert_eq!(scoop.redeliver::<Weight>().await?.hierarchies.len(), late.len());
+    assert_eq!(scoop.operate().handlers().redeliver(Weight::TOPIC).await?.hierarchies.len(), late.len());
     let fallen = scoop.launch_all((0..HIERARCHIES).map(|_| Vase)).await?;
     for root in fallen.iter().chain(&late) {
         root.ends().await?;
     }
-    for failed in scoop.failed_compensations().limit(1_000).await? {
-        scoop.retry(failed.id()).await?;
+    for failed in scoop.operate().failures().list().limit(1_000).await? {
+        scoop.operate().failures().retry(failed.id()).await?;
     }
     let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
     let failed_again = async || db.number(failures).await == 2 * i64::from(HIERARCHIES);
@@ -56,14 +56,14 @@ async fn repairs_are_damaged(seed: u64) -> Result<()> {
         root.tree().await?;
         assert_eq!(root.ends().await?, Outcome::Committed, "seed {seed}: {damage}");
     }
-    scoop.redeliver::<Weight>().await?;
+    scoop.operate().handlers().redeliver(Weight::TOPIC).await?;
 
     for it in &tampered {
         it.root.tree().await?;
     }
-    for failed in scoop.failed_compensations().limit(1_000).await? {
+    for failed in scoop.operate().failures().list().limit(1_000).await? {
         // It may refuse what it cannot read: then the run stays on the list.
-        let _ = scoop.resolve(failed.id(), "glued").await;
+        let _ = scoop.operate().failures().resolve(failed.id(), "glued").await;
     }
     let left = are_settled(&scoop, tampered).await;
     assert!(left.is_empty(), "{seed}");
@@ -94,7 +94,7 @@ async fn list_is_damaged(seed: u64) -> Result<()> {
     for root in fallen {
         tamper(&db, &mut dice, &columns, root).await;
     }
-    assert!(!scoop.failed_compensations().limit(1_000).await?.is_empty(), "seed {seed}");
+    assert!(!scoop.operate().failures().list().limit(1_000).await?.is_empty(), "seed {seed}");
     scoop.operate().runs().count().await?;
     scoop.shutdown().await?;
     Ok(())

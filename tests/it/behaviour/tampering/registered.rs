@@ -85,7 +85,7 @@ async fn sagas_are_damaged(seed: u64) -> Result<()> {
     let repaired = start().await?;
     let root = repaired.launch(Brittle).await?;
     let ends_or_is_listed = async || {
-        let listed = repaired.stuck_runs().limit(1_000).await.expect("a list");
+        let listed = repaired.operate().failures().stuck().limit(1_000).await.expect("a list");
         listed.iter().any(|run| run.hierarchy() == root.id())
             || timeout(Duration::from_millis(50), root.wait()).await.is_ok()
     };

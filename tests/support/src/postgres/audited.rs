@@ -96,9 +96,7 @@ async fn read(tx: &mut PgConnection, schema: &str) -> sqlx::Result<(Log, Quiesce
     let redeliveries = sqlx::query(sql(REDELIVERIES)).try_map(|row| redelivery(&row));
     let redeliveries = redeliveries.fetch_all(&mut *tx).await?;
     let tables = Some(tables(tx, schema).await?);
-    let pauses = vec![];
-    let log =
-        Log { messages, events, subscriptions, tolerance, repaired, set_aside, redeliveries, pauses, tables };
+    let log = Log { messages, events, subscriptions, tolerance, repaired, set_aside, redeliveries, tables };
     Ok((log, if unfinished { Quiescence::No } else { Quiescence::Yes }))
 }
 

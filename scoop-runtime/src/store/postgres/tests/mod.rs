@@ -24,8 +24,8 @@ use uuid::Uuid;
 
 use super::pool::READ_COMMITTED;
 use super::*;
-use crate::api::Keep;
 use crate::embedded::Embedded;
+use crate::model::retention::Keep;
 use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{Sum, claim, database, done};
-use crate::api::Keep;
+use crate::model::retention::Keep;
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
     ClaimedRun, HierarchyFlags, NewMessage, QueueCursors, RowState, SettlePath, SettleResult,

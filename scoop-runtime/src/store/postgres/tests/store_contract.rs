@@ -37,7 +37,7 @@ use uuid::Uuid;
 use self::world::{Outside, Server, Session};
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
-use crate::api::Keep;
+use crate::model::retention::Keep;
 use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::{

@@ -133,7 +133,7 @@ async fn page_of_failed_runs_and_status_read_a_part_of_a_deep_hierarchy() {
         }
         let mut blocks = vec![];
         for rows in [5, 50] {
-            let plan = carried_out(&pool, "failed_runs", &format!("NULL, NULL, {rows}, 10, 100")).await;
+            let plan = carried_out(&pool, "failed_rollbacks", &format!("NULL, NULL, {rows}, 10, 100")).await;
             assert_eq!(plan["Actual Rows"].as_f64(), Some(f64::from(rows)));
             blocks.push(blocks_read(&plan));
         }
@@ -142,14 +142,19 @@ async fn page_of_failed_runs_and_status_read_a_part_of_a_deep_hierarchy() {
         let blocks = blocks_of(&pool, "message_status", status).await;
         assert!(blocks < 2_000, "{blocks} blocks of a status, analyzed: {looked_at}");
     }
-    let store = PostgresStore::new(
-        Sessions::new(&pool, 1, &ConnectionSettings::default()),
-        &Schema::new("scoop").unwrap(),
-    );
-    let page = store.failed_compensations(Page { after: None, limit: 50 }).await.unwrap();
+    let page =
+        scoop_operate::statements().into_iter().find(|(name, _)| *name == "failed_rollbacks").unwrap().1;
+    let page = page
+        .replace("$1", "NULL")
+        .replace("$2", "NULL")
+        .replace("$3", "50")
+        .replace("$4", "10")
+        .replace("$5", "100");
+    let newest = sqlx::raw_sql(AssertSqlSafe(page)).fetch_all(&pool).await.unwrap().remove(0);
     let hundredth: Uuid =
         sqlx::query_scalar("SELECT md5('1000 run101')::uuid").fetch_one(&pool).await.unwrap();
-    assert_eq!(page[0].failed_below.first(), Some(&RunId::from(hundredth)), "the deepest one that was read");
+    let failed_below: Vec<Uuid> = sqlx::Row::get(&newest, "failed_below");
+    assert_eq!(failed_below.first(), Some(&hundredth), "the deepest one that was read");
     done(pool).await;
 }
 

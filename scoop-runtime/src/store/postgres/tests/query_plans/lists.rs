@@ -203,7 +203,7 @@ async fn page_of_unfinished_runs_costs_one_lookup_for_each_saga() {
             "NULL, NULL, '{ready}', NULL, NULL, NULL, NULL, '{slot}', NULL, NULL, 51, 500",
             6,
         ),
-        ("run_page_stuck", "NULL, NULL, 21", 8),
+        ("stuck_runs", "NULL, NULL, 21", 8),
     ] {
         let blocks = blocks_of(&pool, statement, values).await;
         assert!(blocks < SAGAS * lookup + 4_000, "{statement} ({values}): {blocks} blocks");
@@ -263,7 +263,7 @@ async fn counts_of_runs_end_at_their_limit_without_hiding_due_ones() {
         ("run_count_unfinished", "100, NULL"),
         ("run_count_left", "'handler', 'ship', 100"),
         ("run_positions", "'{ship}', 100"),
-        ("run_page_stuck", "NULL, NULL, 50"),
+        ("stuck_runs", "NULL, NULL, 50"),
     ] {
         let blocks = blocks_of(&pool, statement, values).await;
         assert!(blocks < BLOCKS_MAX, "{statement} read {blocks} blocks");

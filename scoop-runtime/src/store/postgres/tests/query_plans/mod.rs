@@ -21,9 +21,8 @@ use uuid::Uuid;
 use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
-use crate::RunId;
 use crate::store::{
-    ExpiredSignals, Page, RepairStorage as _, RequestStorage as _, SignalStorage as _, StatusStorage as _,
+    ExpiredSignals, RepairStorage as _, RequestStorage as _, SignalStorage as _, StatusStorage as _,
 };
 use crate::tree::{Extent, RunRow};
 
@@ -111,7 +110,7 @@ const HOT: [&str; 104] = [
     "run_count_finished",
     "run_count_unfinished",
     "run_positions",
-    "failed_runs",
+    "failed_rollbacks",
     "event_insert_operator",
     "run_contents",
     "run_durations",
@@ -380,8 +379,8 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "run_count_finished" => ("timestamptz, bigint, bigint", "now(), 1, NULL"),
         "run_count_unfinished" => ("bigint, bigint", "100, NULL"),
         "run_positions" => ("text[], bigint", "'{ship}', 100"),
-        "failed_runs" => ("timestamptz, uuid, bigint, bigint, bigint", "NULL, NULL, 50, 10, 100"),
-        "run_page_stuck" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
+        "failed_rollbacks" => ("timestamptz, uuid, bigint, bigint, bigint", "NULL, NULL, 50, 10, 100"),
+        "stuck_runs" => ("timestamptz, uuid, bigint", "NULL, NULL, 50"),
         "event_insert_operator" => ("jsonb, text, timestamptz, uuid", "'[]', '', now(), gen_random_uuid()"),
         "run_explain" => ("uuid, uuid, bigint, bigint", "gen_random_uuid(), gen_random_uuid(), 1, 1"),
         "run_explain_below" => ("uuid, uuid, bigint", "gen_random_uuid(), gen_random_uuid(), 1"),

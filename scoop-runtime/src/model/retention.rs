@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Builder, SetupError};
-
-/// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::keep`].
+/// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::keep`](crate::Builder::keep).
 ///
 /// By default those whose first message was handled without a rollback are kept for 7 days, and the others, also those that no
 /// handler took, for 30 days. Those that are unfinished, or that an operator has to settle, are always kept. The time begins with
@@ -33,9 +31,6 @@ pub struct Keep {
 
 /// The least time for which anything is kept: younger rows may still decide whether a repeated request is a repetition.
 pub(crate) const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
-
-/// The least time between two looks for what is due.
-const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -86,17 +81,6 @@ impl Keep {
     pub(crate) fn shortest(self) -> Duration {
         self.committed.min(self.rolled_back)
     }
-
-    /// The mistakes in these times.
-    pub(crate) fn mistakes(self) -> impl Iterator<Item = SetupError> {
-        let times = [
-            ("committed", self.committed, KEEP_MIN),
-            ("rolled_back", self.rolled_back, KEEP_MIN),
-            ("every", self.interval, INTERVAL_MIN),
-        ];
-        let too_short = times.into_iter().filter(|(_, time, least)| time < least);
-        too_short.map(|(setting, time, least)| SetupError::KeepTime { setting, time, least })
-    }
 }
 
 impl Default for Keep {
@@ -108,31 +92,5 @@ impl Default for Keep {
             interval: Duration::from_secs(10 * 60),
             is_archived: false,
         }
-    }
-}
-
-impl Builder {
-    /// The times for which finished hierarchies are kept: by default 7 days if they committed, and 30 days otherwise. A type
-    /// of messages can have times of its own: `#[message(keep = "90 days")]`, `keep = "forever"`, or one for each outcome:
-    /// `keep(committed = "7 days", rolled_back = "30 days")`. Then programs with sagas delete the whole record of a hierarchy, in
-    /// small transactions beside their work, one process at a time.
-    ///
-    /// The times count for hierarchies that begin with a message to a saga of this program. If sagas of several programs
-    /// handle it, the longest time counts. For messages without a handler the times of the program that deletes count. The
-    /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
-    ///
-    /// ```no_run
-    /// # extern crate scoop_runtime as scoop;
-    /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
-    /// use scoop::{Keep, Scoop};
-    ///
-    /// let scoop = Scoop::builder().postgres(pool).keep(Keep::forever()).start().await?;
-    /// # scoop.shutdown().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn keep(mut self, times: Keep) -> Self {
-        self.settings.keep = Keep { is_archived: self.settings.keep.is_archived, ..times };
-        self
     }
 }

@@ -1,32 +1,31 @@
-//! Cursors: the places in lists of runs, failed compensations and stuck runs where a page begins, as texts.
+//! Cursors: the positions in lists of runs, failed rollbacks and stuck runs at which a page begins, as texts.
 
 use std::fmt;
 use std::str::FromStr;
 
+use scoop_runtime::internal::StoredTime;
 use uuid::Uuid;
 
-use crate::util::stored_time::StoredTime;
-
 /// The end of a run, as a place in a list: its time as stored, and the run.
-pub type EndedPlace = (StoredTime, Uuid);
+pub(crate) type EndedPlace = (StoredTime, Uuid);
 
 /// The place in a list of runs at which its next page begins. Its text is short and can be a part of a URL.
 ///
 /// ```
-/// # extern crate scoop_runtime as scoop;
-/// use scoop::RunCursor;
+/// # extern crate scoop_operate as operate;
+/// use operate::RunCursor;
 ///
 /// let cursor: RunCursor = "u0197a6b26b1c7d3e9a533f1f7c1d2e4a".parse()?;
 /// assert_eq!(cursor.to_string(), "u0197a6b26b1c7d3e9a533f1f7c1d2e4a");
 /// assert!("page 2".parse::<RunCursor>().is_err());
-/// # Ok::<_, scoop::BadCursor>(())
+/// # Ok::<_, operate::BadCursor>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunCursor(#[doc(hidden)] pub Place);
+pub struct RunCursor(pub(crate) Place);
 
 /// Unfinished runs come before finished ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// After this unfinished run.
     Unfinished(Uuid),
     /// At the first finished run.
@@ -40,16 +39,16 @@ pub enum Place {
 #[error("{0:?} is no place in a list of runs; use the text of a cursor, such as `RunPage::next`")]
 pub struct BadCursor(String);
 
-/// The place in a list of failed compensations or stuck runs at which its next page begins. Its text is short and can be a part
+/// The place in a list of failed rollbacks or stuck runs at which its next page begins. Its text is short and can be a part
 /// of a URL.
 ///
 /// ```
-/// # extern crate scoop_runtime as scoop;
-/// use scoop::ListCursor;
+/// # extern crate scoop_operate as operate;
+/// use operate::ListCursor;
 ///
 /// let cursor: ListCursor = "00000000000000070197a6b26b1c7d3e9a533f1f7c1d2e4a".parse()?;
 /// assert_eq!(cursor.to_string(), "00000000000000070197a6b26b1c7d3e9a533f1f7c1d2e4a");
-/// # Ok::<_, scoop::BadCursor>(())
+/// # Ok::<_, operate::BadCursor>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListCursor(pub(crate) EndedPlace);

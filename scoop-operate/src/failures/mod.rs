@@ -1,0 +1,188 @@
+//! Runs that need an operator: failed rollbacks and stuck runs, and the requests that repair them.
+
+mod rollbacks;
+mod stuck;
+
+use scoop_runtime::{HierarchyId, Intervention, RepairAnswer, Request, RunId, RuntimeError, internal};
+
+pub use self::rollbacks::FailedRollback;
+pub use self::stuck::StuckRun;
+use crate::Operate;
+use crate::listing::ListRequest;
+
+/// The runs that need an operator. Requests about them work in memory, too.
+#[derive(Clone)]
+pub struct Failures {
+    pub(crate) operate: Operate,
+}
+
+impl Failures {
+    /// The runs with a failed rollback that no operator has settled, newest failure first. Await it. Runs that failed
+    /// only because of descendants are included: see [`FailedCompensation::failed_below`].
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for failed in scoop.operate().failures().list().await? {
+    ///     println!("{} of {}: {}", failed.step, failed.handler, failed.failure.report());
+    ///     if failed.failed_below.is_empty() {
+    ///         scoop.operate().failures().retry(failed.id()).source("night shift").await?;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list(&self) -> ListRequest<FailedRollback> {
+        ListRequest::new(self.operate.database())
+    }
+
+    /// The runs that do not continue by themselves, longest first, each with the reason. Await it.
+    ///
+    /// They continue when a program with a fitting saga starts, or at once by [`Failures::retry`]; those whose attempts had too
+    /// many unknown results only by the latter: see [`StuckRun::needs_retry`]. Due runs whose saga no living worker has are listed,
+    /// too: their [state](StuckRun::phase) is another one, and they continue only when a program with the saga starts.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for stuck in scoop.operate().failures().stuck().limit(10).await? {
+    ///     println!("{} after {:?}: {}", stuck.handler, stuck.step, stuck.reason);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stuck(&self) -> ListRequest<StuckRun> {
+        ListRequest::new(self.operate.database())
+    }
+
+    /// Retries a failed compensation; `run` is the [id](FailedCompensation::id) of its run. Await it for the
+    /// response.
+    ///
+    /// If it succeeds, the rollback continues from there. The rollbacks of the ancestors that failed because of it
+    /// continue, too, unless another failed rollback blocks them, which [is listed](Failures::list). If
+    /// it fails again, it is listed again, and can be retried, skipped or resolved.
+    ///
+    /// A compensation that failed because of a message that it launched runs again as a whole. A rollback that was
+    /// given up because of a deadline continues; only deadlines in the future apply to it. If it was given up before
+    /// others had begun a rollback that it had requested or a message that it had launched, that part is repeated
+    /// first.
+    ///
+    /// A [stuck](Failures::stuck) run is retried at once, with the programs that are alive now.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a hierarchy or a
+    /// message; [`RuntimeError::DamagedRollback`] if the record of the failed rollback is damaged, or that of an ancestor
+    /// that would go on, too; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the request may be made even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{Handle, Outcome, RepairAnswer, RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle, run: RunId) -> Result<(), RuntimeError> {
+    /// if scoop.operate().failures().retry(run).await? == RepairAnswer::Accepted {
+    ///     assert!(matches!(order.wait().await?, Outcome::RolledBack(_)));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn retry(&self, run: impl Into<RunId>) -> Request<RepairAnswer> {
+        internal::retry(&self.operate.scoop, run)
+    }
+
+    /// Skips a failed compensation: its effects stay, and the rollback continues after it. Await it; as
+    /// [`Failures::retry`] in all else.
+    ///
+    /// If the run failed because of descendants, it no longer waits for them, and their effects stay. They keep their failed
+    /// rollbacks, and are listed until an operator settles them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failures::retry`].
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// scoop.operate().failures().skip(run, "the voucher has expired anyway").source("support").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn skip(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
+        internal::skip(&self.operate.scoop, run, note)
+    }
+
+    /// Declares that an operator has rolled back a run by hand, together with what it launched. Nothing more of the
+    /// run is executed, and it counts as rolled back. Await it; as [`Failures::retry`] in all else.
+    ///
+    /// The descendants whose failed rollbacks had blocked it count as rolled back, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Failures::retry`].
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// scoop.operate().failures().resolve(run, "paid back by bank transfer, ticket 4711").source("accounting").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn resolve(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
+        internal::resolve(&self.operate.scoop, run, note)
+    }
+
+    /// All interventions of operators in the hierarchy of this id, oldest first. Of a run with many of them, a
+    /// [tree](scoop_runtime::ReadTree::events) has a part.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if there is no such hierarchy, [`RuntimeError::WrongId`] if the id is that of a
+    /// run or a message; or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// The call only reads.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// for done in scoop.operate().failures().interventions(order.id()).await? {
+    ///     println!("{} by {}: {:?}", done.kind, done.source, done.note);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn interventions(
+        &self,
+        hierarchy: impl Into<HierarchyId>,
+    ) -> impl Future<Output = Result<Vec<Intervention>, RuntimeError>> + Send {
+        internal::interventions(&self.operate.scoop, hierarchy)
+    }
+}

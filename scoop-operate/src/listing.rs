@@ -1,0 +1,104 @@
+//! Lists with a limit, such as of failed rollbacks or of ended pauses.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use scoop_runtime::RuntimeError;
+use scoop_runtime::internal::GivenUp;
+use sqlx::Postgres;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+
+use crate::cursor::ListCursor;
+use crate::database::{Database, ReadExt as _};
+
+/// The default limit of a list.
+const LIMIT_DEFAULT: u32 = 100;
+
+const LIMIT_MAX: u32 = 1_000;
+
+/// An entry of a [`ListRequest`].
+pub trait ListItem: Sized + Send + 'static {
+    #[doc(hidden)]
+    const STATEMENT: &'static str;
+
+    /// What was done when the database failed.
+    #[doc(hidden)]
+    const DOING: &'static str;
+
+    #[doc(hidden)]
+    fn bind(
+        query: Query<'_, Postgres, PgArguments>,
+        _: Option<ListCursor>,
+        limit: u32,
+    ) -> Query<'_, Postgres, PgArguments> {
+        query.bind(i64::from(limit))
+    }
+
+    #[doc(hidden)]
+    fn from_row(row: &PgRow) -> sqlx::Result<Self>;
+}
+
+/// An entry of a [`ListRequest`] that can be read page by page.
+pub trait PagedListItem: ListItem {
+    /// The position of the entry in the list: its time as stored, and its run. The fields of an entry may have another time,
+    /// since Rust does not have all times of the server.
+    #[doc(hidden)]
+    fn position(&self) -> ListCursor;
+}
+
+/// A list about to be read. Await it.
+#[must_use = "nothing is read before this is awaited"]
+pub struct ListRequest<T> {
+    database: Arc<Database>,
+    after: Option<ListCursor>,
+    limit: u32,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: ListItem> ListRequest<T> {
+    pub(crate) fn new(database: Arc<Database>) -> Self {
+        Self { database, after: None, limit: LIMIT_DEFAULT, of: PhantomData }
+    }
+
+    /// Sets the maximum number of entries, by default 100 and at most 1,000.
+    pub fn limit(mut self, entries: u32) -> Self {
+        self.limit = entries.min(LIMIT_MAX);
+        self
+    }
+
+    async fn read(self) -> Result<Vec<T>, RuntimeError> {
+        let Self { database, after, limit, .. } = &self;
+        let text = database.text(T::STATEMENT);
+        let listed = database.read_patiently(|_| {
+            let query = T::bind(sqlx::query(text.clone()), *after, *limit);
+            async move { query.all(database).await?.iter().map(T::from_row).collect() }
+        });
+        listed.await.map_err(GivenUp::error(T::DOING))
+    }
+}
+
+impl<T: PagedListItem> ListRequest<T> {
+    /// Reads only the entries after this one. With the last entry of a list, this is the next page.
+    pub fn after(mut self, entry: &T) -> Self {
+        self.after = Some(entry.position());
+        self
+    }
+
+    /// As [`after`](Self::after), by the [cursor](crate::FailedRollback::cursor) of the entry.
+    pub fn after_cursor(mut self, cursor: impl Into<Option<ListCursor>>) -> Self {
+        self.after = cursor.into();
+        self
+    }
+}
+
+impl<T: ListItem> IntoFuture for ListRequest<T> {
+    type Output = Result<Vec<T>, RuntimeError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.read().boxed()
+    }
+}
