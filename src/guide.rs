@@ -48,13 +48,13 @@ pub mod operations {}
 #[doc = include_str!("../docs/finding.md")]
 pub mod finding {}
 
-#[doc = include_str!("../docs/command_line.md")]
+#[doc = include_str!("../docs/reference/command_line.md")]
 pub mod command_line {}
 
-#[doc = include_str!("../docs/web.md")]
+#[doc = include_str!("../docs/reference/web.md")]
 pub mod web {}
 
-#[doc = include_str!("../docs/tables.md")]
+#[doc = include_str!("../docs/reference/tables.md")]
 pub mod tables {}
 
 #[doc = include_str!("../docs/retention.md")]
@@ -75,5 +75,5 @@ pub mod telemetry {}
 #[doc = include_str!("../docs/memory.md")]
 pub mod memory {}
 
-#[doc = include_str!("../docs/performance.md")]
+#[doc = include_str!("../docs/reference/performance.md")]
 pub mod performance {}
