@@ -25,7 +25,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cli", 4_983, 3_300),
     ("Rust lines of scoop-web", 3_841, 3_000),
     // Its names are in modules by subject.
-    ("Rust lines of scoop-saga", 132, 100),
+    ("Rust lines of scoop-saga", 99, 100),
     ("Rust lines of scoop-audit", 1_991, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     ("SQL lines", 6_082, 4_200),
