@@ -12,11 +12,12 @@ macro_rules! pages {
 }
 
 pages! { "":
-    sagas messages context time failures error_queue delivery signals several_topics endless commands limits
-    rehearsals memory changing operations finding pause retention telemetry connections security
+    sagas messages context failures delivery time rehearsals memory changing
+    signals several_topics commands endless limits error_queue
+    operations finding pause retention telemetry connections security
 }
 
-/// What is looked up rather than read.
+#[doc = include_str!("../docs/reference/README.md")]
 pub mod reference {
     pages! { "reference/":
         command_line web tables runs processes topology events telemetry examples
