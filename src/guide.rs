@@ -3,12 +3,10 @@
 
 /// A module for each page of a folder.
 macro_rules! pages {
-    ($folder:literal: $($page:ident)*) => {
-        $(
-            #[doc = include_str!(concat!("../docs/", $folder, stringify!($page), ".md"))]
-            pub mod $page {}
-        )*
-    };
+    ($folder:literal: $($page:ident)*) => { $(
+        #[doc = include_str!(concat!("../docs/", $folder, stringify!($page), ".md"))]
+        pub mod $page {}
+    )* };
 }
 
 pages! { "":
@@ -20,8 +18,7 @@ pages! { "":
 #[doc = include_str!("../docs/reference/README.md")]
 pub mod reference {
     pages! { "reference/":
-        command_line web tables runs processes topology events telemetry examples
+        command_line web tables runs processes topology events telemetry examples performance queues
         failures signals joins strategies commands limits pause retention changing connections security
-        queues performance
     }
 }
