@@ -102,7 +102,7 @@ fn demands_of_other_systems_have_tests() {
 }
 
 /// The page of the conformance tests.
-const CONFORMANCE: &str = "docs/conformance.md";
+const CONFORMANCE: &str = "docs/reference/conformance.md";
 
 #[test]
 fn deviations_from_the_reference_implementation_have_tests() {
@@ -183,11 +183,13 @@ fn read(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap()
 }
 
-/// The README and the guide.
+/// The README, the guide and the reference.
 fn pages() -> Vec<String> {
-    let guide = fs::read_dir(root().join("docs")).unwrap();
-    let guide = guide.map(|entry| format!("docs/{}", entry.unwrap().file_name().into_string().unwrap()));
-    std::iter::once("README.md".to_owned()).chain(guide.filter(|page| page.ends_with(".md"))).collect()
+    let files = ["docs", "docs/reference"].into_iter().flat_map(|folder| {
+        let files = fs::read_dir(root().join(folder)).unwrap();
+        files.map(move |entry| format!("{folder}/{}", entry.unwrap().file_name().into_string().unwrap()))
+    });
+    std::iter::once("README.md".to_owned()).chain(files.filter(|page| page.ends_with(".md"))).collect()
 }
 
 /// The rows of the only table of a section, each with its first cell apart. Those of the heading are left out.

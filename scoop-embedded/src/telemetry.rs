@@ -1,4 +1,4 @@
-//! The events of private servers. They are an interface, listed in `docs/telemetry.md`.
+//! The events of private servers. They are an interface, listed in `docs/reference/telemetry.md`.
 
 #[cfg(test)]
 #[path = "../../scoop-runtime/src/telemetry/tests/guide_events.rs"]

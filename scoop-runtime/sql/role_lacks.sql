@@ -1,4 +1,4 @@
--- Which rights that a worker needs does the role of this session lack? `docs/security.md` lists the same.
+-- Which rights that a worker needs does the role of this session lack? `docs/reference/security.md` lists the same.
 -- Locks: nothing.
 WITH needed AS (
     SELECT t.name, r.privilege

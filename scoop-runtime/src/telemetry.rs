@@ -1,7 +1,7 @@
 //! The events that the engine reports through `tracing`, and its spans ([`spans`]). Every event is declared here, but those
 //! of `scoop-embedded`.
 //!
-//! Alerts are built on them: target, name, level and fields are an interface, listed in `docs/telemetry.md`. A test
+//! Alerts are built on them: target, name, level and fields are an interface, listed in `docs/reference/telemetry.md`. A test
 //! compares both lists. An event about an outcome follows the commit of that outcome.
 //!
 //! Failures, reasons, errors and remedies are fields, and not repeated in the message.

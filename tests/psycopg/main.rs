@@ -37,7 +37,7 @@ impl Checkout {
 
 /// The only block of Python on the page.
 fn program() -> &'static str {
-    let page = include_str!("../../docs/tables.md");
+    let page = include_str!("../../docs/reference/tables.md");
     let (_, rest) = page.split_once("```python\n").expect("the page has a program");
     rest.split_once("```").expect("the block ends").0
 }

@@ -25,7 +25,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cli", 4_980, 3_300),
     ("Rust lines of scoop-web", 3_859, 3_000),
     // Its names are in modules by subject.
-    ("Rust lines of scoop-saga", 128, 100),
+    ("Rust lines of scoop-saga", 94, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     ("SQL lines", 6_082, 4_200),

@@ -291,7 +291,7 @@ mod tests {
 
     use super::*;
 
-    /// Programs read these fields: docs/command_line.md lists them.
+    /// Programs read these fields: docs/reference/command_line.md lists them.
     #[test]
     fn each_kind_of_wait_has_its_fields() {
         let at = UNIX_EPOCH + Duration::from_secs(90);

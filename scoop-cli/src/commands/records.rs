@@ -1,4 +1,4 @@
-//! The JSON of runs, failures and events. The fields are documented in `docs/command_line.md`; they stay as they are.
+//! The JSON of runs, failures and events. The fields are documented in `docs/reference/command_line.md`; they stay as they are.
 
 use scoop_core::{EventKind, Failure, SignalKey};
 use scoop_operate::{FailureSummary, RecordedEvent, RunSummary, WorkerInfo};

@@ -18,7 +18,7 @@ pub struct Failures {
 
 impl Failures {
     /// The runs with a failed rollback that no operator has settled, newest failure first. Await it. Runs that failed
-    /// only because of descendants are included: see [`FailedCompensation::failed_below`].
+    /// only because of descendants are included: see [`FailedRollback::failed_below`].
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Failures {
         ListRequest::new(self.operate.database())
     }
 
-    /// Retries a failed compensation; `run` is the [id](FailedCompensation::id) of its run. Await it for the
+    /// Retries a failed compensation; `run` is the [id](FailedRollback::id) of its run. Await it for the
     /// response.
     ///
     /// If it succeeds, the rollback continues from there. The rollbacks of the ancestors that failed because of it

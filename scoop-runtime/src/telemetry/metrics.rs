@@ -1,7 +1,7 @@
 //! The metrics, through the facade `metrics`; nothing without the feature of that name. Every one of them is declared
 //! here.
 //!
-//! Dashboards and alerts are built on them: name, unit and labels are an interface, listed in `docs/telemetry.md`. A test
+//! Dashboards and alerts are built on them: name, unit and labels are an interface, listed in `docs/reference/telemetry.md`. A test
 //! compares both lists.
 
 use std::sync::OnceLock;

@@ -1,6 +1,6 @@
 //! The spans that the engine opens. Every one of them is declared here.
 //!
-//! Dashboards and searches are built on them: target, name and fields are an interface, listed in `docs/telemetry.md`. A
+//! Dashboards and searches are built on them: target, name and fields are an interface, listed in `docs/reference/telemetry.md`. A
 //! test compares both lists. The span of a run is not entered, so it adds nothing to the log lines of a step.
 
 use scoop_core::{Context, Failure, SignalKey, TraceContext};

@@ -1,4 +1,4 @@
-//! The calls of user code, in the notation of `docs/conformance.md`.
+//! The calls of user code, in the notation of `docs/reference/conformance.md`.
 //!
 //! Steps report their calls by [`invoked`], [`compensated`] and [`handled`]. The reports are kept
 //! by hierarchy, so that sagas need no field for them.

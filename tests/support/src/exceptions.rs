@@ -1,4 +1,4 @@
-//! Exceptions in the notation of `docs/conformance.md`, and their comparison with stored ones.
+//! Exceptions in the notation of `docs/reference/conformance.md`, and their comparison with stored ones.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The rows of `message_event` in the notation of `docs/conformance.md`.
+//! The rows of `message_event` in the notation of `docs/reference/conformance.md`.
 //!
 //! ```text
 //! <message> <TYPE> <handler> <step> [next=n] [cfhi=n] [wait] [anew] [L=[R,a,..]] [ctx=<name>] [exc=<exception>]

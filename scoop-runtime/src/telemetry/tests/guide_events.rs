@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// The page of the guide about logs, metrics and health.
-pub(crate) const PAGE: &str = include_str!("../../../../docs/telemetry.md");
+pub(crate) const PAGE: &str = include_str!("../../../../docs/reference/telemetry.md");
 
 /// Target, name, level and fields of an event. The fields `event` and `message` are left out, since every event has
 /// them.

@@ -79,7 +79,7 @@ fn order() -> Tree {
 #[test]
 fn sample_of_the_guide_equals_the_printed_tree() {
     let printed = order().to_string();
-    let guide = include_str!("../../../../docs/operations.md");
+    let guide = include_str!("../../../../docs/reference/runs.md");
     assert!(guide.contains(&format!("```text\n{printed}```")), "the guide needs this:\n{printed}");
 }
 
