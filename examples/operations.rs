@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use scoop::prelude::*;
-use scoop::requests::{FailedCompensation, RepairAnswer};
+use scoop::requests::{FailedRollback, RepairAnswer};
 use scoop::{Handle, RunId};
 
 #[derive(Message, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ async fn main() -> Result<ExitCode> {
     }
 
     println!("\nWhat could not be undone, newest first:");
-    for failed in scoop.failed_compensations().await? {
+    for failed in scoop.failed_rollbacks().await? {
         println!("  {}, {}: {}", failed.handler, failed.step, failed.failure);
     }
 
@@ -117,8 +117,8 @@ async fn main() -> Result<ExitCode> {
 }
 
 /// Failed compensations of these orders that are not settled.
-async fn failed_of(scoop: &Scoop, orders: &[Handle]) -> Result<Vec<FailedCompensation>> {
-    let mut listed = scoop.failed_compensations().await?;
+async fn failed_of(scoop: &Scoop, orders: &[Handle]) -> Result<Vec<FailedRollback>> {
+    let mut listed = scoop.failed_rollbacks().await?;
     listed.retain(|failed| orders.iter().any(|order| failed.hierarchy() == order.id()));
     Ok(listed)
 }

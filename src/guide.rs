@@ -30,8 +30,8 @@ pub mod time {}
 #[doc = include_str!("../docs/signals.md")]
 pub mod signals {}
 
-#[doc = include_str!("../docs/endless.md")]
-pub mod endless {}
+#[doc = include_str!("../docs/continue_as_new.md")]
+pub mod continue_as_new {}
 
 #[doc = include_str!("../docs/commands.md")]
 pub mod commands {}

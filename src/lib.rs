@@ -4,11 +4,11 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Anew, Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, Deadline, DeadlineKind,
-    Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame,
-    FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message, Missed, NameError,
-    Next, Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey, StepDefinition,
-    StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
+    Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, ContinueAsNew, Deadline,
+    DeadlineKind, Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode,
+    Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message, Missed, NameError, Next,
+    Overlap, Priority, Recurrence, Rejection, Result, RetentionTimes, Schedule, Signal, SignalKey,
+    StepDefinition, StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
 };
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,
@@ -46,15 +46,15 @@ pub mod pauses {
     };
 }
 
-/// For how long finished hierarchies are kept, and what gets them before: [`Keep`](retention::Keep).
+/// For how long finished hierarchies are kept, and what gets them before: [`Retention`](retention::Retention).
 pub mod retention {
-    pub use scoop_runtime::{ArchiveBatch, Keep, KeptHierarchies, Prune, Pruned, Undeletable};
+    pub use scoop_runtime::{ArchiveBatch, Prune, Pruned, RetainedHierarchies, Retention, Undeletable};
 }
 
 /// Requests of operators, their answers, and the runs that wait for one.
 pub mod requests {
     pub use scoop_runtime::{
-        BadCursor, CancelAnswer, FailedCompensation, Intervention, ListCursor, ListRequest, Redeliver,
+        BadCursor, CancelAnswer, FailedRollback, Intervention, ListCursor, ListRequest, Redeliver,
         Redelivered, RelaunchAnswer, RepairAnswer, Request, Retire, Retired, RollbackAnswer, RunRequest,
         SignalAnswer, StuckRun,
     };
@@ -101,8 +101,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Anew, ContextKey, Decider, Decision, Error, Failed, Failure, FailureCode, Here, HierarchyId, Message,
-        Next, Outcome, Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step,
+        ContextKey, ContinueAsNew, Decider, Decision, Error, Failed, Failure, FailureCode, Here, HierarchyId,
+        Message, Next, Outcome, Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step,
         subscribes,
     };
 }

@@ -70,7 +70,7 @@ impl OpenShop {
             println!("    export DATABASE_URL='{}'", private_url(scoop));
         }
         println!("    scoop runs --waiting-for operator");
-        let failed = scoop.failed_compensations().await?;
+        let failed = scoop.failed_rollbacks().await?;
         if let Some(failed) = failed.iter().find(|it| it.failed_below.is_empty()) {
             println!("    scoop explain {}", failed.id());
             println!("    scoop retry {}", failed.id());

@@ -9,7 +9,7 @@ use crate::text::lines;
 use crate::{CodedError, Escaped, Failure, Frame};
 
 /// The maximum number of places of an error. More only occurs in deep recursion, where the first ones suffice.
-const PLACES_MAX: usize = 64;
+const FRAMES_MAX: usize = 64;
 
 /// The result of user code of a saga.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -184,7 +184,7 @@ impl Error {
 
     /// Records a place that the error passed.
     pub(crate) fn passed_at(&mut self, at: &'static Location<'static>, function: Option<&'static str>) {
-        if self.0.passed.len() + 1 < PLACES_MAX {
+        if self.0.passed.len() + 1 < FRAMES_MAX {
             self.0.passed.push(PropagationPoint { at, function });
         }
     }
@@ -437,7 +437,7 @@ mod tests {
         for _ in 0..1000 {
             error = Err::<(), _>(error).here().unwrap_err();
         }
-        assert!(error.0.passed.len() < PLACES_MAX);
+        assert!(error.0.passed.len() < FRAMES_MAX);
     }
 
     #[test]

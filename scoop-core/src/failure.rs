@@ -126,7 +126,7 @@ impl Failure {
     /// assert_eq!(seen_from_above.root_causes(), [&root]);
     /// ```
     pub fn root_causes(&self) -> Vec<&Failure> {
-        self.tree().filter(|it| it.stands_for().is_none() && it.reasons().next().is_none()).collect()
+        self.tree().filter(|it| it.replaced_count().is_none() && it.reasons().next().is_none()).collect()
     }
 
     /// The whole tree of causes with their places in the code, for people.

@@ -308,7 +308,7 @@ impl WaitStrategy for Only {
     }
 
     fn describe(&self) -> String {
-        listed(&self.0)
+        in_words(&self.0)
     }
 
     fn mistake(&self) -> Option<String> {
@@ -347,7 +347,7 @@ impl WaitStrategy for Without {
     }
 
     fn describe(&self) -> String {
-        format!("all handlers but {}", listed(&self.0))
+        format!("all handlers but {}", in_words(&self.0))
     }
 
     fn mistake(&self) -> Option<String> {
@@ -414,7 +414,7 @@ impl WaitStrategy for Window {
 }
 
 /// Names in a sentence.
-fn listed(names: &[String]) -> String {
+fn in_words(names: &[String]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
         Some((last, [])) => last.clone(),

@@ -127,7 +127,7 @@ fn implementation(
     decide: &Decide,
 ) -> TokenStream {
     let Names { name, was } = names;
-    let Functions { key: key_place, authorizes, fetch, undo, .. } = functions;
+    let Functions { key: key_span, authorizes, fetch, undo, .. } = functions;
     let Decide { name: decide, accepted, rejected, takes_fetched, takes_id } = decide;
     let undone = undo.as_ref().map_or(accepted, |undo| &undo.undone);
     let fetches = fetch.is_some();
@@ -160,7 +160,7 @@ fn implementation(
     });
     // The compiler reports types that do not fit at these functions of the user.
     let decided = quote_spanned!(decide.span()=> Self::#decide(self, entity #takes #takes_id));
-    let key_of = quote_spanned!(*key_place=> Self::key(self));
+    let key_of = quote_spanned!(*key_span=> Self::key(self));
     let key = quote_spanned!(Span::call_site()=> <#entity as ::scoop::Entity>::Key);
     quote! {
         impl ::scoop::Command for #ty {
@@ -322,7 +322,7 @@ fn pure(sig: &Signature, write: &str, errors: &mut Errors) {
     common(sig, write, errors);
     let name = &sig.ident;
     if let Some(asyncness) = &sig.asyncness {
-        let (why, remedy) = match &*name.to_string() {
+        let (why, hint) = match &*name.to_string() {
             "key" => ("follows from the command", "remove this"),
             "authorize" => (
                 "depends on nothing but the command and its caller",
@@ -330,14 +330,14 @@ fn pure(sig: &Signature, write: &str, errors: &mut Errors) {
             ),
             _ => ("runs while the entity is locked", "get what it needs in `fetch`"),
         };
-        errors.at(asyncness, format!("`{name}` {why}, so it cannot be `async`; {remedy}"));
+        errors.at(asyncness, format!("`{name}` {why}, so it cannot be `async`; {hint}"));
     }
     for scope in typed(sig).filter(|it| is_named(behind_reference(&it.ty), "Scope")) {
-        let remedy = match name == "authorize" {
+        let hint = match name == "authorize" {
             true => "have the sender put what it needs into the `Caller`",
             false => "get what it needs in `fetch`",
         };
-        errors.at(scope, format!("`{name}` has no scope: it depends on nothing but values; {remedy}"));
+        errors.at(scope, format!("`{name}` has no scope: it depends on nothing but values; {hint}"));
     }
 }
 

@@ -101,8 +101,8 @@ pub(crate) fn own_type(block: &Block, attribute: &str, what: &str, errors: &mut 
         errors.at(repeated, format!("`#[{attribute}]` stands here twice; remove one"));
     }
     if let Some(of_trait) = &block.of_trait {
-        let remedy = format!("write `impl {} {{ .. }}`", text(&block.self_ty));
-        errors.at(of_trait, format!("`#[{attribute}]` belongs on a block without a trait; {remedy}"));
+        let hint = format!("write `impl {} {{ .. }}`", text(&block.self_ty));
+        errors.at(of_trait, format!("`#[{attribute}]` belongs on a block without a trait; {hint}"));
         return None;
     }
     let Some(segment) = last_segment(&block.self_ty) else {

@@ -231,8 +231,8 @@ fn takes_a_type(key: &str) -> String {
 }
 
 fn unknown(attribute: &str, known: &[&str], key: &str) -> String {
-    if let Some(remedy) = near_miss::remedy(attribute, key) {
-        return format!("`{attribute}` has no key `{key}`; write {remedy}");
+    if let Some(hint) = near_miss::hint(attribute, key) {
+        return format!("`{attribute}` has no key `{key}`; write {hint}");
     }
     let meant = did_you_mean(key, known.iter().copied());
     let listed: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();

@@ -60,9 +60,9 @@ pub mod shown {
 pub use api::InMemory;
 pub use api::{
     ArchiveBatch, Builder, CancelAnswer, CommandHandle, CommandState, Drained, EntityEvent, EntityEvents,
-    EntityNotRebuilt, EntityState, Handle, Health, Keep, KeptHierarchies, Launch, LaunchAll, LaunchUntyped,
-    ListItem, ListRequest, Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities,
-    RebuiltEntities, Redeliver, Redelivered, RelaunchAnswer, Request, Resume, Retire, Retired,
+    EntityNotRebuilt, EntityState, Handle, Health, Launch, LaunchAll, LaunchUntyped, ListItem, ListRequest,
+    Migrate, Outcome, PagedListItem, Paused, Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities,
+    Redeliver, Redelivered, RelaunchAnswer, Request, Resume, RetainedHierarchies, Retention, Retire, Retired,
     RollbackAnswer, RollbackFailure, Scoop, SendSignal, SetPause, SignalAnswer, Status, Undeletable, migrate,
     migration_files,
 };
@@ -70,7 +70,7 @@ pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use model::cursor::{BadCursor, ListCursor, RunCursor};
 pub use model::run::{RunPhase, RunRequest, WaitKind};
-pub use repair::{FailedCompensation, Intervention, RepairAnswer, StuckRun};
+pub use repair::{FailedRollback, Intervention, RepairAnswer, StuckRun};
 pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};
 pub use saga::failed::{Failed, FailedOutcome};

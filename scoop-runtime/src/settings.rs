@@ -5,11 +5,11 @@ use std::time::Duration;
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
 use scoop_core::wait::WaitPlan;
 
-use crate::api::{Archive, Keep};
+use crate::api::{Archive, Retention};
 use crate::store::Program;
 use crate::testing::Rehearsal;
-use crate::util::patience::PATIENCE;
 use crate::util::payload;
+use crate::util::retries::RETRY_FOR;
 
 /// The connection that listens, and whose session shows that this process lives.
 pub(crate) const LISTENING_CONNECTIONS: u32 = 1;
@@ -40,7 +40,7 @@ pub(crate) struct Settings {
     pub(crate) concurrency: usize,
     pub(crate) limits: Limits,
     /// The time for which operations are retried while the database is away.
-    pub(crate) patience: Duration,
+    pub(crate) retry_for: Duration,
     /// The interval of polling for ready runs without a notification.
     pub(crate) poll_interval: Duration,
     /// The pauses after failures of the database.
@@ -52,7 +52,7 @@ pub(crate) struct Settings {
     /// The service and the build of the program.
     pub(crate) program: Program,
     /// For how long finished hierarchies are kept.
-    pub(crate) keep: Keep,
+    pub(crate) retention: Retention,
     /// What gets them before they are deleted.
     pub(crate) archive: Option<Archive>,
     /// The faults that a test injects.
@@ -64,13 +64,13 @@ impl Default for Settings {
         Self {
             concurrency: 256,
             limits: Limits::default(),
-            patience: PATIENCE,
+            retry_for: RETRY_FOR,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             history_entries: HISTORY_ENTRIES,
             default_wait: None,
             program: Program::default(),
-            keep: Keep::default(),
+            retention: Retention::default(),
             archive: None,
             rehearsal: None,
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use scoop_runtime::simulation::{Bug, Feature, inject_bug};
 
-use crate::anew::ANEW;
+use crate::anew::CONTINUE_AS_NEW;
 use crate::awaiting::AWAITING;
 use crate::commands;
 use crate::joined::JOINED;
@@ -86,7 +86,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::Joins => &JOINED,
             Feature::Signals => &AWAITING,
             Feature::AtMostOnce => &ONCE,
-            Feature::Executions => &ANEW,
+            Feature::Executions => &CONTINUE_AS_NEW,
             Feature::Pauses => &PAUSED,
             Feature::Limits => &LIMITED,
             Feature::Priorities => &PRIORITIZED,

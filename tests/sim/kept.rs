@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use scoop::prelude::*;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use scoop::{Builder, EventKind, Handle, Lineage};
 use uuid::Uuid;
 
@@ -88,8 +88,8 @@ impl Packers {
 }
 
 fn program(builder: Builder) -> Builder {
-    let keep = Keep::default().committed(COMMITTED).rolled_back(ROLLED_BACK);
-    builder.keep(keep.every(Duration::from_millis(100))).only::<Sellers>().only::<Packers>()
+    let keep = Retention::default().committed(COMMITTED).rolled_back(ROLLED_BACK);
+    builder.retention(keep.every(Duration::from_millis(100))).only::<Sellers>().only::<Packers>()
 }
 
 /// A hierarchy at a moment.
@@ -174,7 +174,7 @@ impl World {
 
     /// An operator settles failed rollbacks.
     async fn settle(&self, count: usize) -> Result<()> {
-        for failed in self.client.failed_compensations().await?.into_iter().take(count) {
+        for failed in self.client.failed_rollbacks().await?.into_iter().take(count) {
             self.client.resolve(failed.lineage.id(), crate::act::PLANNED).await?;
         }
         Ok(())
@@ -182,7 +182,7 @@ impl World {
 
     /// Compares the record with that of the last look.
     async fn look(&mut self) -> Result<()> {
-        let failed = self.client.failed_compensations().await?;
+        let failed = self.client.failed_rollbacks().await?;
         let waiting = self.client.waiting_members().await?;
         let log = self.crew.database.event_log();
         let running = self.crew.database.working_set();

@@ -48,7 +48,7 @@ mod world;
 use std::ops::Range;
 use std::process::ExitCode;
 
-use crate::anew::ANEW;
+use crate::anew::CONTINUE_AS_NEW;
 use crate::awaiting::AWAITING;
 use crate::joined::JOINED;
 use crate::kept::KEPT;
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT, &STRATEGIES]
+    [&JOINED, &AWAITING, &ONCE, &CONTINUE_AS_NEW, &PAUSED, &LIMITED, &PRIORITIZED, &KEPT, &STRATEGIES]
         .into_iter()
         .all(|small| small.play(seeds.clone()))
 }

@@ -17,8 +17,9 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_015, 4_200),
-    // `WaitKind` came back from scoop-operate, beside the other enums with names.
-    ("Rust lines of scoop-runtime", 38_395, 27_500),
+    // `WaitKind` came back from scoop-operate, beside the other enums with names. Names of several words wrap
+    // some lines.
+    ("Rust lines of scoop-runtime", 38_413, 27_500),
     // What moves here from scoop-runtime.
     ("Rust lines of scoop-operate", 3_470, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type.
@@ -102,4 +103,4 @@ pub(crate) const BANNED: &str = "\
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
 /// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 260;
+pub(crate) const BANNED_NAMES: usize = 75;

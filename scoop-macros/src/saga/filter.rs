@@ -83,12 +83,10 @@ impl Filter {
         let max = TOPIC_BYTES_MAX - self.prefix().len() - 1;
         let bytes = name.value().len();
         if bytes == 0 || bytes > max {
-            let remedy = "handle the failures of all sagas, and ignore the others";
+            let hint = "handle the failures of all sagas, and ignore the others";
             errors.at(
                 name,
-                format!(
-                    "a saga in this filter has a name of 1 to {max} bytes, this one has {bytes}; {remedy}"
-                ),
+                format!("a saga in this filter has a name of 1 to {max} bytes, this one has {bytes}; {hint}"),
             );
         }
     }

@@ -207,8 +207,8 @@ fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
     }
     if let Some(of_trait) = &block.of_trait {
         let ty = text(&block.self_ty);
-        let remedy = format!("write `impl {ty} {{ .. }}`");
-        let message = format!("`#[saga]` belongs on a block without a trait; {remedy}");
+        let hint = format!("write `impl {ty} {{ .. }}`");
+        let message = format!("`#[saga]` belongs on a block without a trait; {hint}");
         errors.at(of_trait, message);
         return None;
     }
@@ -221,14 +221,14 @@ fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
 
 /// Whether the block is for several types, or for a type that borrows.
 fn is_generic(block: &Block, errors: &mut Errors) -> bool {
-    let mut errors_here = Errors::default();
+    let mut own_errors = Errors::default();
     let generics = &block.generics;
     let message = "a saga cannot be generic: it is stored by its name; \
                    keep what varies in a field, such as `Box<dyn Trait>`";
     if !generics.params.is_empty() {
-        errors_here.at(generics, message);
+        own_errors.at(generics, message);
     } else if let Some(where_clause) = &generics.where_clause {
-        errors_here.at(where_clause, message);
+        own_errors.at(where_clause, message);
     }
     let arguments = last_segment(&block.self_ty).map(|segment| &segment.arguments);
     if let Some(PathArguments::AngleBracketed(arguments)) = arguments
@@ -237,11 +237,11 @@ fn is_generic(block: &Block, errors: &mut Errors) -> bool {
         let is_lifetime = |it: &&GenericArgument| matches!(it, GenericArgument::Lifetime(_));
         for lifetime in arguments.args.iter().filter(is_lifetime) {
             let message = "a saga lives as long as the program; own what it borrows";
-            errors_here.at(lifetime, message);
+            own_errors.at(lifetime, message);
         }
     }
-    let is_generic = !errors_here.is_empty();
-    errors.append(errors_here);
+    let is_generic = !own_errors.is_empty();
+    errors.append(own_errors);
     is_generic
 }
 

@@ -32,7 +32,7 @@ pub(super) fn read<'a>(
         let write = sorted.signature(frame, sig, role);
         errors.at(misplaced, format!("{rule}; write `{write}`"));
     }
-    sorted.lent(frame, errors);
+    sorted.by_reference(frame, errors);
     sorted.values.iter().filter_map(|value| self::value(value, role, errors)).collect()
 }
 
@@ -98,7 +98,7 @@ impl<'a> Sorted<'a> {
     }
 
     /// Checks that the scope, the message and the failure are references.
-    fn lent(&self, frame: &SagaTypes<'_>, errors: &mut Errors) {
+    fn by_reference(&self, frame: &SagaTypes<'_>, errors: &mut Errors) {
         if let Some(scope) = self.scope {
             let is_scope = mutably_referenced(&scope.ty).is_some_and(|ty| is_named(ty, "Scope"));
             if !is_scope {
@@ -109,8 +109,8 @@ impl<'a> Sorted<'a> {
         if let (Some(message), Some(subscribed)) = (self.message, frame.message) {
             let subscribed_text = text(subscribed);
             if !ends_alike(behind_reference(&message.ty), subscribed) {
-                let remedy = format!("write `&{subscribed_text}` here, before values of steps");
-                errors.at(&message.ty, format!("this saga subscribes to `{subscribed_text}`; {remedy}"));
+                let hint = format!("write `&{subscribed_text}` here, before values of steps");
+                errors.at(&message.ty, format!("this saga subscribes to `{subscribed_text}`; {hint}"));
             } else if referenced(&message.ty).is_none() {
                 errors.at(
                     &message.ty,
@@ -130,8 +130,8 @@ fn value<'a>(parameter: &'a PatType, role: Role, errors: &mut Errors) -> Option<
     let inside = optional(written);
     let Some(ty) = referenced(inside.unwrap_or(written)) else {
         let value = text(behind_reference(inside.unwrap_or(written)));
-        let lent = if inside.is_some() { format!("Option<&{value}>") } else { format!("&{value}") };
-        errors.at(written, format!("values of steps are passed by reference; write `{lent}`"));
+        let by_reference = if inside.is_some() { format!("Option<&{value}>") } else { format!("&{value}") };
+        errors.at(written, format!("values of steps are passed by reference; write `{by_reference}`"));
         return None;
     };
     if is_named(ty, "Failure") {

@@ -72,8 +72,8 @@ pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule>
     if every.is_none() && cron.is_none() {
         let lone = [("zone", &zone), ("missed", &missed), ("overlap", &overlap)];
         for (key, literal) in lone.into_iter().filter_map(|(key, it)| Some((key, it.as_ref()?))) {
-            let remedy = "write `every = \"1h\"` or `cron = \"0 3 * * *\"`, or remove this";
-            errors.at(literal, format!("`{key}` is about a schedule, and this saga has none; {remedy}"));
+            let hint = "write `every = \"1h\"` or `cron = \"0 3 * * *\"`, or remove this";
+            errors.at(literal, format!("`{key}` is about a schedule, and this saga has none; {hint}"));
         }
     }
     let recurrence = recurrence(every, cron, zone, errors);

@@ -37,7 +37,7 @@ pub(super) enum ReturnKind {
     JumpWith(Box<Type>),
     Output(Box<Type>),
     /// A jump, or the message of a new execution.
-    Anew,
+    AsNew,
 }
 
 /// The facts needed to call a function.
@@ -151,7 +151,9 @@ impl SagaTypes<'_> {
         let next = match segment.map(|segment| segment.ident.to_string()).as_deref() {
             Some("Next") => format!("Next<{step_enum}>"),
             Some("With") => format!("With<{step_enum}, T>"),
-            Some("Anew") => format!("Anew<{step_enum}, {}>", self.message.map_or("YourMessage".into(), text)),
+            Some("ContinueAsNew") => {
+                format!("ContinueAsNew<{step_enum}, {}>", self.message.map_or("YourMessage".into(), text))
+            }
             _ => return Ok(ReturnKind::Output(Box::new(strip_groups(ok).clone()))),
         };
         let mut arguments = segment.into_iter().flat_map(type_arguments);
@@ -161,10 +163,10 @@ impl SagaTypes<'_> {
         if next.starts_with("Next") {
             return Ok(ReturnKind::Jump);
         }
-        if next.starts_with("Anew") {
-            let is_own = |anew| self.message.is_none_or(|message| ends_alike(anew, message));
+        if next.starts_with("ContinueAsNew") {
+            let is_own = |next| self.message.is_none_or(|message| ends_alike(next, message));
             return match arguments.next().is_some_and(is_own) {
-                true => Ok(ReturnKind::Anew),
+                true => Ok(ReturnKind::AsNew),
                 false => Err(format!("a new execution takes the message of this saga; write `{next}`")),
             };
         }
@@ -210,7 +212,7 @@ pub(super) fn output(sig: &Signature) -> Option<&Type> {
     let ok = result(sig)?;
     match last_segment(ok) {
         Some(with) if with.ident == "With" => type_arguments(with).nth(1),
-        Some(next) if next.ident == "Next" || next.ident == "Anew" => None,
+        Some(next) if next.ident == "Next" || next.ident == "ContinueAsNew" => None,
         _ => Some(strip_groups(ok)).filter(|ok| !matches!(ok, Type::Tuple(unit) if unit.elems.is_empty())),
     }
 }

@@ -168,9 +168,9 @@ pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors
             let own =
                 messages.as_ref().and_then(|it| it.members.iter().find(|(_, ty)| is_path(ty, &it.ident)));
             if let Some((_, own)) = own {
-                let remedy = "rename the saga, or import the message under another name: `use .. as Other`";
+                let hint = "rename the saga, or import the message under another name: `use .. as Other`";
                 let name = text(&message);
-                errors.at(own, format!("the steps take a type that is generated as `{name}`; {remedy}"));
+                errors.at(own, format!("the steps take a type that is generated as `{name}`; {hint}"));
                 return Some(Subscription { message, messages: None, filter: None });
             }
             Some(Subscription { message, messages, filter: None })
@@ -198,8 +198,8 @@ fn several(saga: &Ident, keyword: Ident, types: Vec<Type>, errors: &mut Errors) 
     match &*types {
         [] => errors.at(&keyword, if keyword == "any" { ANY } else { JOIN }),
         [only] => {
-            let remedy = format!("write `#[subscribes({})]`", text(only));
-            errors.at(&keyword, format!("`{keyword}` of one message is that message; {remedy}"));
+            let hint = format!("write `#[subscribes({})]`", text(only));
+            errors.at(&keyword, format!("`{keyword}` of one message is that message; {hint}"));
         }
         _ => {}
     }

@@ -12,8 +12,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use scoop_runtime::internal::{
-    EndedPlace, IDENTIFIER_PREFIX, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase,
-    priority, rate, serial, stored_time, system_time, time, time_if_any,
+    EndedCursor, IDENTIFIER_PREFIX, concurrency, failed_attempts, failure_if_readable, lineage, pauses,
+    phase, priority, rate, serial, stored_time, system_time, time, time_if_any,
 };
 use scoop_runtime::{RowState, RunId, RunPhase};
 
@@ -59,9 +59,9 @@ impl Database {
     pub(super) async fn finished_runs(
         &self,
         filter: &RunFilter,
-        after: Option<EndedPlace>,
+        after: Option<EndedCursor>,
         page: PageSize,
-    ) -> sqlx::Result<Part<EndedPlace>> {
+    ) -> sqlx::Result<Part<EndedCursor>> {
         let (at, id) = after.unzip();
         let rows = sqlx::query(self.text(RUN_PAGE_FINISHED))
             .bind(&filter.handler)
@@ -476,7 +476,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
 }
 
 /// The run of a row, if it has one that the filter admits.
-fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedPlace, RunSummary)>> {
+fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedCursor, RunSummary)>> {
     let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
         return Ok(None);
     };

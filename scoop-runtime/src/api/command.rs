@@ -16,7 +16,7 @@ use crate::saga::sql_entity::{Erased, Table};
 use crate::store::entity::{RENUMBER, StoredEntity};
 use crate::store::{EntityId, HandlerOutcome};
 use crate::telemetry::decodes_data;
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{Command, HierarchyId, RuntimeError};
 
 /// The version of an entity and its state, which is missing without rows.
@@ -180,13 +180,13 @@ impl Scoop {
         async move {
             let message = self.root_message(root).await?;
             let decision =
-                self.patiently(|_| self.store().command_decision(message, decision_name(), None)).await;
+                self.retrying(|_| self.store().command_decision(message, decision_name(), None)).await;
             let decision = decision.map_err(GivenUp::error("the decision of a command was looked up"))?;
             // Another message may have a reply of this name.
             if let Some(decided) = decision.and_then(|decision| CommandState::of(decision).ok()) {
                 return Ok(Some(decided));
             }
-            let status = self.patiently(|_| self.store().status(root, message)).await;
+            let status = self.retrying(|_| self.store().status(root, message)).await;
             let status = status.map_err(GivenUp::error("the state of a command was looked up"))?;
             let is_refused = status.handlers.iter().any(|handler| match handler {
                 HandlerOutcome::RolledBack(failure) => Unauthorized::of(failure).is_some(),
@@ -271,7 +271,7 @@ impl Scoop {
     fn stored_entity(&self, id: EntityId) -> BoxFuture<'_, Result<(u64, Option<Value>), RuntimeError>> {
         async move {
             let id = possible_key(id)?;
-            let stored = self.patiently(|_| self.store().entity(&id)).await.map_err(|given_up| {
+            let stored = self.retrying(|_| self.store().entity(&id)).await.map_err(|given_up| {
                 match decodes_data(&given_up.source) {
                     true => {
                         let (entity, key) = (id.name, id.key.clone());

@@ -3,7 +3,7 @@
 use futures_util::future::FutureExt;
 use uuid::Uuid;
 
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{HierarchyId, RuntimeError, Scoop, WaitingMember};
 
 /// The maximum number of messages in a list.
@@ -35,7 +35,7 @@ impl Scoop {
         message: Uuid,
     ) -> impl Future<Output = Result<Vec<HierarchyId>, RuntimeError>> + Send {
         async move {
-            let roots = self.read_patiently(|_| self.store().joined(message)).await;
+            let roots = self.read_retrying(|_| self.store().joined(message)).await;
             let roots = roots.map_err(GivenUp::error("a joined hierarchy was looked up"))?;
             Ok(roots.into_iter().map(HierarchyId::from).collect())
         }
@@ -63,7 +63,7 @@ impl Scoop {
     /// ```
     pub fn waiting_members(&self) -> impl Future<Output = Result<Vec<WaitingMember>, RuntimeError>> + Send {
         async move {
-            let listed = self.read_patiently(|_| self.store().waiting_members(LIMIT)).await;
+            let listed = self.read_retrying(|_| self.store().waiting_members(LIMIT)).await;
             listed.map_err(GivenUp::error("the waiting messages were listed"))
         }
         .boxed()

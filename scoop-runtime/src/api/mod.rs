@@ -26,12 +26,12 @@ mod signal;
 // Operators.
 mod archive;
 mod joins;
-mod keep;
 mod operators;
 mod pauses;
 mod prune;
 mod rebuild_entities;
 mod redelivery;
+mod retention;
 mod subscriptions;
 
 pub use archive::ArchiveBatch;
@@ -43,18 +43,18 @@ pub use handle::{Handle, Outcome, RollbackFailure, Status};
 pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
-pub(crate) use keep::KEEP_MIN;
-pub use keep::Keep;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use operators::{ListItem, ListRequest, PagedListItem};
 pub use pauses::{Drained, Paused, Resume, SetPause};
-pub use prune::{KeptHierarchies, Prune, Pruned, Undeletable};
-pub(crate) use prune::{OldRows, ROWS_MAX, RefusedDeletions};
+pub(crate) use prune::{Expired, ROWS_MAX, RefusedDeletions};
+pub use prune::{Prune, Pruned, RetainedHierarchies, Undeletable};
 pub use read_tree::ReadTree;
 pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
 pub use redelivery::{Redeliver, Redelivered};
 pub use requests::{CancelAnswer, RelaunchAnswer, Request, RollbackAnswer, SignalAnswer};
+pub(crate) use retention::RETENTION_MIN;
+pub use retention::Retention;
 pub use scoop::Scoop;
 pub use signal::SendSignal;
 pub(crate) use signal::prepare as prepare_signal;

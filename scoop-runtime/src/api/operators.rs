@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use crate::repair::RepairAction;
 use crate::store::{Page, Store};
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{
-    FailedCompensation, HierarchyId, Intervention, ListCursor, RepairAnswer, Request, RunId, RuntimeError,
-    Scoop, StuckRun,
+    FailedRollback, HierarchyId, Intervention, ListCursor, RepairAnswer, Request, RunId, RuntimeError, Scoop,
+    StuckRun,
 };
 
 /// The default limit of a list.
@@ -69,7 +69,7 @@ impl<T: PagedListItem> ListRequest<T> {
         self
     }
 
-    /// As [`after`](Self::after), by the [place](FailedCompensation::cursor) of the entry.
+    /// As [`after`](Self::after), by the [place](FailedRollback::cursor) of the entry.
     pub fn after_cursor(mut self, place: impl Into<Option<ListCursor>>) -> Self {
         self.after = place.into();
         self
@@ -94,23 +94,23 @@ async fn read<'a, T: Send, F>(scoop: &'a Scoop, read: impl Fn(&'a Store) -> F) -
 where
     F: Future<Output = sqlx::Result<T>> + Send + 'a,
 {
-    let listed = scoop.read_patiently(|_| read(scoop.store())).await;
+    let listed = scoop.read_retrying(|_| read(scoop.store())).await;
     listed.map_err(GivenUp::error("runs were listed"))
 }
 
-impl PagedListItem for FailedCompensation {
+impl PagedListItem for FailedRollback {
     fn place(&self) -> ListCursor {
         self.cursor()
     }
 }
 
-impl ListItem for FailedCompensation {
+impl ListItem for FailedRollback {
     fn read(
         scoop: &Scoop,
         after: Option<ListCursor>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
-        read(scoop, move |store| store.failed_compensations(page(after, limit))).boxed()
+        read(scoop, move |store| store.failed_rollbacks(page(after, limit))).boxed()
     }
 }
 
@@ -132,7 +132,7 @@ impl ListItem for StuckRun {
 
 impl Scoop {
     /// The runs with a failed rollback that no operator has settled, newest failure first. Await it. Runs that failed
-    /// only because of descendants are included: see [`FailedCompensation::failed_below`].
+    /// only because of descendants are included: see [`FailedRollback::failed_below`].
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Scoop {
     /// ```no_run
     /// # use scoop_runtime::{RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
-    /// for failed in scoop.failed_compensations().await? {
+    /// for failed in scoop.failed_rollbacks().await? {
     ///     println!("{} of {}: {}", failed.step, failed.handler, failed.failure.report());
     ///     if failed.failed_below.is_empty() {
     ///         scoop.retry(failed.id()).source("night shift").await?;
@@ -154,7 +154,7 @@ impl Scoop {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn failed_compensations(&self) -> ListRequest<FailedCompensation> {
+    pub fn failed_rollbacks(&self) -> ListRequest<FailedRollback> {
         ListRequest::new(self.clone())
     }
 
@@ -185,11 +185,11 @@ impl Scoop {
         ListRequest::new(self.clone())
     }
 
-    /// Retries a failed compensation; `run` is the [id](FailedCompensation::id) of its run. Await it for the
+    /// Retries a failed compensation; `run` is the [id](FailedRollback::id) of its run. Await it for the
     /// response.
     ///
     /// If it succeeds, the rollback continues from there. The rollbacks of the ancestors that failed because of it
-    /// continue, too, unless another failed rollback blocks them, which [is listed](Scoop::failed_compensations). If
+    /// continue, too, unless another failed rollback blocks them, which [is listed](Scoop::failed_rollbacks). If
     /// it fails again, it is listed again, and can be retried, skipped or resolved.
     ///
     /// A compensation that failed because of a message that it launched runs again as a whole. A rollback that was
@@ -296,7 +296,7 @@ impl Scoop {
 
     fn interventions_of(&self, root: Uuid) -> BoxFuture<'_, Result<Vec<Intervention>, RuntimeError>> {
         async move {
-            let done = self.read_patiently(|_| self.store().interventions(root)).await;
+            let done = self.read_retrying(|_| self.store().interventions(root)).await;
             let done = done.map_err(GivenUp::error("interventions were looked up"))?;
             if done.is_empty() {
                 // There was no intervention, or there is no such hierarchy.

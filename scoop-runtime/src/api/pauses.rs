@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::operators::{ListItem, ListRequest};
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
-use crate::util::detached::uninterrupted;
-use crate::util::patience::GivenUp;
+use crate::util::detached::run_to_completion;
+use crate::util::retries::GivenUp;
 use crate::{EndedPause, IntoPauseTarget, ListCursor, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
@@ -59,10 +59,10 @@ impl Paused {
     }
 
     fn new(pause: Pause, progress: PauseProgress, runs_left: Option<usize>) -> Self {
-        let PauseProgress { stands, is_known, behind, running } = progress;
+        let PauseProgress { in_force, is_known, behind, running } = progress;
         let unacknowledged =
             behind.into_iter().map(|worker| format!("{IDENTIFIER_PREFIX}{worker}")).collect();
-        Self { pause, in_force: stands, is_known, unacknowledged, running, runs_left }
+        Self { pause, in_force, is_known, unacknowledged, running, runs_left }
     }
 }
 
@@ -155,7 +155,7 @@ impl SetPause {
         let began = Instant::now();
         let pausing = {
             let scoop = scoop.clone();
-            uninterrupted(async move { Ok(scoop.patiently(|_| scoop.store().pause(&asked)).await) })
+            run_to_completion(async move { Ok(scoop.retrying(|_| scoop.store().pause(&asked)).await) })
         };
         let pause = pausing.await.unwrap_or_else(|error| Err(error.into()));
         let pause = pause.map_err(GivenUp::error("a pause was made"))?;
@@ -164,11 +164,11 @@ impl SetPause {
         let mut look = LOOK_MIN;
         loop {
             let asked = Instant::now();
-            let progress = scoop.patiently(|_| scoop.store().pause_progress(&pause.target)).await;
+            let progress = scoop.retrying(|_| scoop.store().pause_progress(&pause.target)).await;
             let progress = progress.map_err(GivenUp::error("a pause was made"))?;
             let left = match pause.new_runs_only {
                 true => {
-                    let left = scoop.patiently(|_| scoop.store().runs_left(&pause.target)).await;
+                    let left = scoop.retrying(|_| scoop.store().runs_left(&pause.target)).await;
                     Some(left.map_err(GivenUp::error("a pause was made"))?)
                 }
                 false => None,
@@ -225,7 +225,7 @@ impl Drained {
     pub fn progress(&self) -> impl Future<Output = Result<usize, RuntimeError>> + Send {
         async move {
             check_name(&self.target)?;
-            let left = self.scoop.read_patiently(|_| self.scoop.store().runs_left(&self.target)).await;
+            let left = self.scoop.read_retrying(|_| self.scoop.store().runs_left(&self.target)).await;
             left.map_err(GivenUp::error("runs were counted"))
         }
         .boxed()
@@ -290,9 +290,9 @@ impl Resume {
             // A retry would not return the pause that the first attempt ended.
             let resume = async move {
                 let once = |_| scoop.store().resume(&target, &source, reason.as_deref());
-                scoop.trial().once().endure(once).await
+                scoop.trial().once().run(once).await
             };
-            uninterrupted(async move { Ok(resume.await) })
+            run_to_completion(async move { Ok(resume.await) })
         };
         let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));
         let ended = ended.map_err(GivenUp::error("a pause was ended"))?;
@@ -434,7 +434,7 @@ impl Scoop {
     ) -> impl Future<Output = Result<bool, RuntimeError>> + Send + use<> {
         let (scoop, target) = (self.clone(), target.clone());
         async move {
-            let progress = scoop.patiently(|_| scoop.store().pause_progress(&target)).await;
+            let progress = scoop.retrying(|_| scoop.store().pause_progress(&target)).await;
             progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
         }
         .boxed()
@@ -479,7 +479,7 @@ impl Scoop {
     /// The call only reads.
     pub fn pauses(&self) -> impl Future<Output = Result<Vec<Pause>, RuntimeError>> + Send {
         async move {
-            let pauses = self.read_patiently(|_| self.store().pauses()).await;
+            let pauses = self.read_retrying(|_| self.store().pauses()).await;
             pauses.map_err(GivenUp::error("the pauses were listed"))
         }
         .boxed()
@@ -515,7 +515,7 @@ impl ListItem for EndedPause {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         async move {
-            let ended = scoop.read_patiently(|_| scoop.store().ended_pauses(limit)).await;
+            let ended = scoop.read_retrying(|_| scoop.store().ended_pauses(limit)).await;
             ended.map_err(GivenUp::error("the pauses were listed"))
         }
         .boxed()

@@ -9,12 +9,12 @@ use scoop_core::Escaped;
 use uuid::Uuid;
 
 use super::operators::{ListItem, ListRequest};
-use super::{Archive, KEEP_MIN};
+use super::{Archive, RETENTION_MIN};
 use crate::error::{is_of_setup, is_refused};
 use crate::store::{PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Store};
-use crate::util::detached::uninterrupted;
+use crate::util::detached::run_to_completion;
 use crate::util::format::utc;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::retries::{GivenUp, Retries};
 use crate::{HierarchyId, ListCursor, RuntimeError, Scoop, telemetry};
 
 /// The default age.
@@ -37,10 +37,10 @@ pub struct Pruned {
     /// The number of deleted signals.
     pub signals: u64,
     /// The number of deleted keys of launches that had outlived their hierarchies: see
-    /// [`Keep::unique_keys`](crate::Keep::unique_keys).
+    /// [`Retention::unique_keys`](crate::Retention::unique_keys).
     pub unique_keys: u64,
     /// The hierarchies with a run whose last event is older than the given age, and that are kept.
-    pub kept: KeptHierarchies,
+    pub retained: RetainedHierarchies,
     /// Whether the [limit](Prune::limit) was reached, so that there may be more hierarchies.
     pub more: bool,
 }
@@ -48,7 +48,7 @@ pub struct Pruned {
 /// The number of hierarchies that a [prune](Scoop::prune) kept, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KeptHierarchies {
+pub struct RetainedHierarchies {
     /// Another run ended later.
     pub recent: u64,
     /// A run has not ended.
@@ -75,7 +75,7 @@ pub struct Undeletable {
     pub hierarchy: HierarchyId,
     /// The topic of its first message.
     pub topic: String,
-    /// The error of the last attempt: of the database, or of the [archive](crate::Builder::before_delete).
+    /// The error of the last attempt: of the database, or of the [archive](crate::Builder::archive_with).
     pub error: String,
     /// The number of attempts that failed.
     pub failures: u32,
@@ -103,7 +103,7 @@ impl ListItem for Undeletable {
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Self>, RuntimeError>> {
         async move {
-            let kept = scoop.read_patiently(|_| scoop.store().undeletable(limit)).await;
+            let kept = scoop.read_retrying(|_| scoop.store().undeletable(limit)).await;
             kept.map_err(GivenUp::error("undeletable hierarchies were listed"))
         }
         .boxed()
@@ -138,12 +138,12 @@ impl Pruned {
     pub(crate) fn add(&mut self, result: PruneResult) {
         let count = match result.verdict {
             PruneVerdict::Deleted => &mut self.hierarchies,
-            PruneVerdict::Recent => &mut self.kept.recent,
-            PruneVerdict::Unfinished => &mut self.kept.unfinished,
-            PruneVerdict::Failed => &mut self.kept.failed,
-            PruneVerdict::Needed => &mut self.kept.needed,
-            PruneVerdict::Busy | PruneVerdict::Unarchived => &mut self.kept.busy,
-            PruneVerdict::Refused => &mut self.kept.refused,
+            PruneVerdict::Recent => &mut self.retained.recent,
+            PruneVerdict::Unfinished => &mut self.retained.unfinished,
+            PruneVerdict::Failed => &mut self.retained.failed,
+            PruneVerdict::Needed => &mut self.retained.needed,
+            PruneVerdict::Busy | PruneVerdict::Unarchived => &mut self.retained.busy,
+            PruneVerdict::Refused => &mut self.retained.refused,
             // Another call has deleted it.
             PruneVerdict::Absent => return,
         };
@@ -155,14 +155,14 @@ impl Pruned {
 
 /// Rows that are deleted apart from hierarchies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum OldRows {
+pub(crate) enum Expired {
     /// Signals that have reached no run since this age.
     Signals(Duration),
     /// The unique keys of deleted hierarchies.
     UniqueKeys,
 }
 
-impl OldRows {
+impl Expired {
     /// Deletes a batch of them, and returns its size; or counts all.
     pub(crate) async fn prune(self, store: &Store, mode: PruneMode) -> sqlx::Result<u64> {
         match self {
@@ -232,8 +232,8 @@ impl Prune {
     }
 
     async fn carry_out(mut self) -> Result<Pruned, RuntimeError> {
-        if self.age < KEEP_MIN {
-            return Err(RuntimeError::PruneAge { age: self.age, least: KEEP_MIN });
+        if self.age < RETENTION_MIN {
+            return Err(RuntimeError::PruneAge { age: self.age, least: RETENTION_MIN });
         }
         let (mut pruned, mut refused) = (Pruned::default(), RefusedDeletions::default());
         let result = match self.prune_hierarchies(&mut pruned, &mut refused).await {
@@ -250,10 +250,10 @@ impl Prune {
     }
 
     /// Begins an operation with retries. A dry run only reads.
-    fn trial(&self) -> Trial {
+    fn trial(&self) -> Retries {
         let trial = self.scoop.trial();
         match self.mode {
-            PruneMode::Count => trial.reading(self.scoop.store().read_turns()),
+            PruneMode::Count => trial.reading(self.scoop.store().read_permits()),
             PruneMode::Delete => trial,
         }
     }
@@ -266,7 +266,7 @@ impl Prune {
         let mut after = Uuid::nil();
         let mut batch = PruneBatch::default();
         loop {
-            let page = self.trial().endure(|_| self.scoop.store().prune_page(after, self.age)).await;
+            let page = self.trial().run(|_| self.scoop.store().prune_page(after, self.age)).await;
             let page = page.map_err(GivenUp::error("old hierarchies were looked up"))?;
             let PrunePage { mut roots, put_off, next } = page;
             if self.mode == PruneMode::Count && !put_off.is_empty() {
@@ -290,7 +290,7 @@ impl Prune {
                 match (self.prune_batch(now.to_vec(), pruned).await, now) {
                     (Ok(()), _) => batch.took(begun.elapsed(), size),
                     (Err(Fault::Refused(error)), [root]) => {
-                        pruned.kept.refused += 1;
+                        pruned.retained.refused += 1;
                         refused.add(*root, None, telemetry::refusal(&error));
                     }
                     (Err(Fault::Refused(_)), _) => {
@@ -328,10 +328,10 @@ impl Prune {
     async fn archived(&mut self, archive: &Archive, roots: &[Uuid]) -> Result<Vec<Uuid>, RuntimeError> {
         let (scoop, times) = (self.scoop.clone(), PruneTimes::Age(self.age));
         let store = scoop.store();
-        let due = scoop.patiently(|_| store.deletable(roots, times)).await;
+        let due = scoop.retrying(|_| store.deletable(roots, times)).await;
         let due = due.map_err(GivenUp::error("hierarchies were looked up"))?;
         if !due.is_empty() {
-            let archived = archive.take(store, scoop.patience(), &due).await;
+            let archived = archive.take(store, scoop.retry_for(), &due).await;
             archived.map_err(RuntimeError::unarchived(due.len()))?;
         }
         Ok(due)
@@ -347,9 +347,9 @@ impl Prune {
     ) -> Result<(), Fault> {
         let (scoop, age) = (self.scoop.clone(), self.age);
         // After a lost answer, another attempt could not return the counts.
-        let results = self.trial().once().endure(|_| {
+        let results = self.trial().once().run(|_| {
             let (scoop, roots) = (scoop.clone(), roots.clone());
-            uninterrupted(async move { scoop.store().prune(&roots, age, mode).await })
+            run_to_completion(async move { scoop.store().prune(&roots, age, mode).await })
         });
         let results = results.await.map_err(|given_up| match &given_up.source {
             source if mode == PruneMode::Delete && is_refused(source) && !is_of_setup(source) => {
@@ -367,12 +367,12 @@ impl Prune {
 
     /// Deletes or counts old signals, and unique keys whose time is over.
     async fn prune_rows(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
-        for rows in [OldRows::Signals(self.age), OldRows::UniqueKeys] {
+        for rows in [Expired::Signals(self.age), Expired::UniqueKeys] {
             loop {
                 let (scoop, mode) = (self.scoop.clone(), self.mode);
-                let count = self.trial().once().endure(|_| {
+                let count = self.trial().once().run(|_| {
                     let scoop = scoop.clone();
-                    uninterrupted(async move { rows.prune(scoop.store(), mode).await })
+                    run_to_completion(async move { rows.prune(scoop.store(), mode).await })
                 });
                 let count = count.await.map_err(GivenUp::error("old rows were pruned"))?;
                 rows.count(pruned, count);
@@ -433,12 +433,12 @@ impl Scoop {
     ///
     /// A hierarchy is deleted as a whole, in one transaction. One is kept if a run of it is unfinished, stuck or failed, or if it
     /// is still needed:
-    /// [`KeptHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
+    /// [`RetainedHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
     /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///
     /// A deleted hierarchy is as if it had never been: [`Scoop::find`] returns [`RuntimeError::NoSuchMessage`], and a
     /// launch with its [unique](crate::Launch::unique) key starts a new one, unless [the key is
-    /// kept](crate::Keep::unique_keys). The messages that are events of an entity
+    /// kept](crate::Retention::unique_keys). The messages that are events of an entity
     /// stay.
     ///
     /// The call reads all runs, a thousand in one query, and deletes as many hierarchies in one transaction as take about 50 ms.
@@ -446,9 +446,9 @@ impl Scoop {
     /// # Errors
     ///
     /// [`RuntimeError::PruneAge`] if the age is below an hour: younger rows may still decide whether a repeated request
-    /// is a repetition. [`RuntimeError::Archive`] if the [archive](crate::Builder::before_delete) fails. Or if the database
+    /// is a repetition. [`RuntimeError::Archive`] if the [archive](crate::Builder::archive_with) fails. Or if the database
     /// fails. What was deleted until then stays deleted. A hierarchy whose deletion the database refuses, for example because of a
-    /// foreign key of a table of yours, is passed over: see [`KeptHierarchies::refused`].
+    /// foreign key of a table of yours, is passed over: see [`RetainedHierarchies::refused`].
     ///
     /// # Cancel safety
     ///
@@ -463,7 +463,7 @@ impl Scoop {
     /// println!("{} hierarchies with {} events are old", would_be.hierarchies, would_be.events);
     ///
     /// let pruned = scoop.prune().older_than(quarter).limit(10_000).await?;
-    /// println!("{} are deleted, {} are unfinished", pruned.hierarchies, pruned.kept.unfinished);
+    /// println!("{} are deleted, {} are unfinished", pruned.hierarchies, pruned.retained.unfinished);
     /// # Ok(())
     /// # }
     /// ```

@@ -12,10 +12,10 @@ use uuid::Uuid;
 use super::signal::SendSignal;
 use crate::repair::{RepairAction, RepairAnswer};
 use crate::store::{Relaunch, RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
-use crate::util::detached::uninterrupted;
+use crate::util::detached::run_to_completion;
 use crate::util::ids;
-use crate::util::patience::{GivenUp, Trial};
 use crate::util::payload;
+use crate::util::retries::{GivenUp, Retries};
 use crate::{HierarchyId, RunId, RuntimeError, Scoop, Wanted};
 
 /// The response to a cancellation request.
@@ -343,15 +343,15 @@ impl RequestInfo {
     }
 
     /// Begins an operation of the request with retries. A dry run only reads.
-    fn trial(&self) -> Trial {
+    fn trial(&self) -> Retries {
         let trial = self.scoop.trial();
-        if self.is_dry_run { trial.reading(self.scoop.store().read_turns()) } else { trial }
+        if self.is_dry_run { trial.reading(self.scoop.store().read_permits()) } else { trial }
     }
 
     fn target(&self) -> BoxFuture<'_, Result<RequestTarget, RuntimeError>> {
         async move {
             let find = |_| self.scoop.store().find_target(self.id);
-            let found = self.trial().endure(find).await.map_err(GivenUp::error("a request was made"))?;
+            let found = self.trial().run(find).await.map_err(GivenUp::error("a request was made"))?;
             let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
             match found {
                 Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
@@ -366,7 +366,7 @@ impl RequestInfo {
             let (request, asked) = (self.failure("CancellationRequestedException"), self.key());
             let store = self.scoop.store();
             let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
-            let cancelled = self.trial().endure(cancel).await;
+            let cancelled = self.trial().run(cancel).await;
             let cancelled = cancelled.map_err(GivenUp::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
                 (true, _) => CancelAnswer::Accepted,
@@ -389,7 +389,7 @@ impl RequestInfo {
             let (request, asked) = (self.failure("RollbackRequestedException"), self.key());
             let store = self.scoop.store();
             let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
-            let undone = self.trial().endure(undo).await;
+            let undone = self.trial().run(undo).await;
             Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
                     if !self.is_dry_run {
@@ -417,7 +417,7 @@ impl RequestInfo {
                 let requester = self.requester(asked.with(attempt));
                 self.scoop.store().repair(target, &RepairRequest { action, requester }).await
             };
-            let repaired = self.trial().endure(repair).await;
+            let repaired = self.trial().run(repair).await;
             let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
             match repaired {
                 Err(refusal) => RepairAnswer::try_from(refusal),
@@ -448,7 +448,7 @@ impl RequestInfo {
                 let relaunch = Relaunch { root: new, payload, even_if_committed, again, requester };
                 self.scoop.store().relaunch(root, &relaunch).await
             };
-            let relaunched = self.trial().endure(relaunch).await;
+            let relaunched = self.trial().run(relaunch).await;
             match relaunched.map_err(GivenUp::error("a relaunch was requested"))? {
                 Some((answer, handlers)) => {
                     self.scoop.notify_ready(&handlers);
@@ -473,7 +473,7 @@ impl RequestInfo {
         let record = |attempt| async move {
             self.scoop.store().record_signal(target, self.requester(asked.with(attempt))).await
         };
-        let awaited = self.trial().endure(record).await;
+        let awaited = self.trial().run(record).await;
         awaited.map_err(GivenUp::error("a signal was sent to a run"))
     }
 
@@ -515,7 +515,7 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
                 return answer.await;
             }
             // Dropping the future must not interrupt the transaction, nor the wake-up of waiting runs after it.
-            let answer = uninterrupted(async move { Ok(answer.await) }).await;
+            let answer = run_to_completion(async move { Ok(answer.await) }).await;
             answer.map_err(RuntimeError::database("a request was made"))?
         }
         .boxed()
@@ -596,7 +596,7 @@ impl Scoop {
     /// failed rollback of the old one stays, for an operator.
     ///
     /// A second request answers with the hierarchy of the first one, unless it is made [again](Request::again), as long as the
-    /// old hierarchy is [kept](crate::Builder::keep).
+    /// old hierarchy is [kept](crate::Builder::retention).
     ///
     /// # Errors
     ///

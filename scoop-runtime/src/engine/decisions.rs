@@ -17,8 +17,8 @@
 //! `tests/model/command.rs` visits all states of this protocol.
 
 mod batch;
-mod busy;
-pub(super) mod table;
+mod locked_entities;
+pub(super) mod sql_entity;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::batch::{OutcomeIfCommitted, Settles, decide_all};
-use self::busy::Busy;
+use self::locked_entities::LockedEntities;
 use super::execution::{Execution, Exit, Why, next, unread};
 use super::handover::{IfRefused, hand_to_another};
 use super::settle::queue::{Answer, SettleError};
 use super::settle::{SettleOutcome, StepFailed, settled};
 use super::shared::Engine;
 use super::user_code::authorize::unauthorized;
-use super::user_code::boundary::{self, Held};
+use super::user_code::boundary::{self, DropGuarded};
 use super::user_code::{injected_failure, message_of};
 use crate::completion::RunEnd;
 use crate::error::is_transient;
@@ -51,7 +51,7 @@ use crate::telemetry::metrics::{CodeEnd, StepTimer};
 use crate::telemetry::trace::with_trace;
 use crate::telemetry::{self, Code};
 
-/// About how many decisions one transaction takes at most; see [`Busy::take`].
+/// About how many decisions one transaction takes at most; see [`LockedEntities::take`].
 const BATCH_MAX: usize = 200;
 
 /// The time that the code of a batch may take while the entities are locked, if its transaction then fails. The server
@@ -65,9 +65,9 @@ const CHANNEL_MAX: usize = 1_000;
 struct Undecided {
     entity: EntityId,
     decisions: CommandFunctions,
-    message: Held,
+    message: DropGuarded,
     /// The key of an entity whose state is in a table of the user.
-    table_key: Option<Held>,
+    table_key: Option<DropGuarded>,
     /// Whether an attempt before had no result.
     is_repeated: bool,
     task: ToDecide,
@@ -225,7 +225,7 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
             let saga = &execution.saga.definition.saga;
             let set =
                 hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await;
-            if set == crate::store::SetAside::HandedOver {
+            if set == crate::store::HandOver::HandedOver {
                 execution.handed_over(&step, &why);
                 return Err(Exit::Settled);
             }
@@ -273,7 +273,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
     };
     let table_key = decisions.table.map(|(_, table_key)| boundary::run(&source, || table_key(message)));
     let table_key = match table_key.transpose() {
-        Ok(table_key) => table_key.map(Held::new),
+        Ok(table_key) => table_key.map(DropGuarded::new),
         Err(panic) => return Ok(Err(panic)),
     };
     if let Some(why) = refused_key(&key) {
@@ -321,18 +321,18 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
 
 /// Decides until it is drained, without waiting for more.
 pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
-    let (mut arrived, mut busy) = (vec![], Busy::default());
+    let (mut arrived, mut locked_entities) = (vec![], LockedEntities::default());
     loop {
         let batch = tokio::select! {
             biased;
-            () = busy.due() => busy.take(BATCH_MAX),
-            _ = queue.recv_many(&mut arrived, BATCH_MAX) => busy.admit(std::mem::take(&mut arrived)),
+            () = locked_entities.due() => locked_entities.take(BATCH_MAX),
+            _ = queue.recv_many(&mut arrived, BATCH_MAX) => locked_entities.admit(std::mem::take(&mut arrived)),
             () = drained.cancelled() => return,
         };
         let left_out = decide_batch(&engine, batch).await;
-        busy.put_back(left_out);
+        locked_entities.put_back(left_out);
         if engine.stopping.is_cancelled() {
-            busy.drain().for_each(|pending| pending.send(DecisionOutcome::Stopped));
+            locked_entities.drain().for_each(|pending| pending.send(DecisionOutcome::Stopped));
         }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use scoop_core::{
-    Context, Continuation, Definition, Failure, Run, TraceContext, Tried, Wait, is_signal_wait, visible_step,
+    AttemptHistory, Context, Continuation, Definition, Failure, Run, TraceContext, Wait, is_signal_wait,
+    visible_step,
 };
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -14,7 +15,7 @@ use super::handover::IfRefused;
 use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
-use super::user_code::boundary::Held;
+use super::user_code::boundary::DropGuarded;
 use crate::bug::{Bug, is_injected};
 use crate::error::is_of_contents;
 use crate::saga::private::Pin;
@@ -29,7 +30,7 @@ pub(super) struct Execution {
     pub(super) key: ClaimKey,
     pub(super) saga: Arc<RunnableSaga>,
     pub(super) payload: Value,
-    pub(super) message: OnceLock<Held>,
+    pub(super) message: OnceLock<DropGuarded>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
     /// How the newest of these attempts failed.
@@ -46,7 +47,7 @@ pub(super) struct Execution {
     /// Its context, as recorded.
     pub(super) stored_context: Context,
     /// The failed attempts before.
-    pub(super) former_attempts: Tried,
+    pub(super) attempt_history: AttemptHistory,
     /// Why it has to give up before the next move, if it has to.
     pub(super) give_up_reasons: Vec<Failure>,
     /// Its failure, if it has begun a step that runs at most once under an earlier claim.
@@ -82,7 +83,7 @@ impl Execution {
 impl Execution {
     /// Begins an execution with this message, after the SUSPENDED of this time. It is a trace of its own: that of an endless
     /// run would have no end.
-    pub(super) fn begin_anew(&mut self, payload: Value, after: OffsetDateTime) {
+    pub(super) fn begin_execution(&mut self, payload: Value, after: OffsetDateTime) {
         self.span.ends_as("anew");
         self.span = self.span.followed_by(self.at(""));
         self.span.continues_in(&mut self.run.context);

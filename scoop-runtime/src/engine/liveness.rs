@@ -118,7 +118,7 @@ pub(super) async fn serve_session(
             biased;
             () = drained.cancelled() => return session.close().await,
             heard = session.next_notification(&engine) => heard,
-            () = engine.wakeups.unlisted.notified() => match is_listed(&engine).await {
+            () = engine.wakeups.unlisted.notified() => match is_registered(&engine).await {
                 true => continue,
                 false => Notification::Unlisted,
             },
@@ -154,7 +154,7 @@ pub(super) async fn serve_session(
 }
 
 /// Whether this worker is registered. True if that is unknown.
-async fn is_listed(engine: &Engine) -> bool {
+async fn is_registered(engine: &Engine) -> bool {
     let topology = engine.store.read_topology(&[]).await;
     topology.map_or(true, |topology| topology.living.iter().any(|living| living.id == engine.worker))
 }

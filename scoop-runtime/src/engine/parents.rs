@@ -28,7 +28,7 @@ use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::wakeups::{ParentCheck, ParentChecks};
 use crate::store::ParentRef;
 use crate::telemetry;
-use crate::util::patience::Attempt;
+use crate::util::retries::Attempt;
 
 /// The number of parents that one statement checks.
 const BATCH_MAX: usize = 1_000;

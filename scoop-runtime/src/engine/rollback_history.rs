@@ -171,9 +171,9 @@ impl Read {
         let at = parts.iter().position(|part| part.name == newest);
         let before = at.and_then(|at| at.checked_sub(1)).map(|before| parts[before].name.clone());
         if at.is_some() {
-            let any_part_done = before.is_some();
+            let has_begun = before.is_some();
             let resume = |step| Suspension { step, jump: None, iteration: 0, handler_iteration: None };
-            self.progress = RollbackProgress { last: before.map(resume), any_part_done };
+            self.progress = RollbackProgress { last: before.map(resume), has_begun };
         }
         self
     }

@@ -37,14 +37,14 @@ async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::R
         return Ok(());
     }
     let now = engine.store.now().await?.latest;
-    let published = schedules.into_iter().map(|it| {
+    let registrations = schedules.into_iter().map(|it| {
         let next_at = it.timetable.first(now);
         ScheduleRegistration::new(&it.topic, &it.name, &it.schedule, next_at)
     });
-    let published: Vec<_> = published
+    let registrations: Vec<_> = registrations
         .collect::<Result<_, TimetableError>>()
         .map_err(|unfit| sqlx::Error::Encode(unfit.into()))?;
-    engine.store.publish_schedules(&published).await
+    engine.store.publish_schedules(&registrations).await
 }
 
 /// Launches due ticks until the engine stops.

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::decisions::DecisionQueue;
+use super::health_state::HealthState;
 use super::launches::NewLaunches;
 use super::settle::queue::Settler;
 use super::slots::{ReservedSlots, RunningCounts};
@@ -19,7 +20,6 @@ use super::step_stop_signals::{StopSignal, StopSignals};
 use super::suspects::Suspects;
 use super::topology::TopologyCache;
 use super::user_code::running::Running;
-use super::vitals::Vitals;
 use super::wakeups::Wakeups;
 use crate::RuntimeError;
 use crate::completion::Completions;
@@ -58,7 +58,7 @@ pub(crate) struct Engine {
     pub(super) in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
     /// Held for reading from before a signal is sent until the runs that its statement has claimed are in flight: their ids
     /// are not known before.
-    pub(super) unlisted_claims: RwLock<()>,
+    pub(super) signal_claims: RwLock<()>,
     /// Set when an answer of the database was lost: then the assignments in the database may differ from `in_flight`.
     pub(super) in_doubt: AtomicBool,
     /// Set when it is time to reconcile without a known reason.
@@ -85,7 +85,7 @@ pub(crate) struct Engine {
     pub(super) gone: CancellationToken,
     pub(super) runs: TaskTracker,
     pub(super) running: Running,
-    pub(super) vitals: Vitals,
+    pub(super) health_state: HealthState,
     /// The codes of failures with values that their types did not read.
     pub(super) unread: Mutex<BTreeSet<&'static str>>,
 }
@@ -251,14 +251,14 @@ impl Engine {
     /// Has the worker reconcile, since an answer of the database was lost.
     pub(super) fn mark_in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
-        self.wakeups.doubts.notify_one();
+        self.wakeups.in_doubt.notify_one();
         self.wakeups.wake_claimers();
     }
 
     /// Has the worker reconcile, although no answer is known to be lost.
     pub(super) fn request_reconcile(&self) {
         self.reconcile_due.store(true, Ordering::Relaxed);
-        self.wakeups.doubts.notify_one();
+        self.wakeups.in_doubt.notify_one();
         self.wakeups.wake_claimers();
     }
 

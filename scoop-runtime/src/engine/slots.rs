@@ -60,7 +60,7 @@ pub(super) struct CountGuard {
 
 /// The slot of a run in execution. The count is dropped first, so that a claim for the slot sees the new count.
 pub(super) struct SlotLease {
-    share: CountGuard,
+    count: CountGuard,
     slot: Slot,
     suspect: Option<SuspectPermit>,
     /// For a run of a saga with a limit. Dropped after the slot, so that the next run finds one.
@@ -73,7 +73,7 @@ pub(super) struct FreedByHandler(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>)
 
 /// The places of one saga that runs of this process have left.
 #[derive(Default)]
-pub(super) struct FreedPlaces {
+pub(super) struct FreedCapacity {
     /// Whether there are any.
     pub(super) any: bool,
     /// Those of keys.
@@ -82,14 +82,14 @@ pub(super) struct FreedPlaces {
 
 impl FreedByHandler {
     /// Takes those of a saga with these names.
-    pub(super) fn take(&self, handlers: &[String]) -> FreedPlaces {
-        let mut freed = lock(&self.0);
-        let mut places = FreedPlaces::default();
-        for keys in handlers.iter().filter_map(|handler| freed.remove(handler)) {
-            places.any = true;
-            places.keys.extend(keys);
+    pub(super) fn take(&self, handlers: &[String]) -> FreedCapacity {
+        let mut all = lock(&self.0);
+        let mut freed = FreedCapacity::default();
+        for keys in handlers.iter().filter_map(|handler| all.remove(handler)) {
+            freed.any = true;
+            freed.keys.extend(keys);
         }
-        places
+        freed
     }
 }
 
@@ -110,13 +110,13 @@ impl Drop for LimitGuard {
 }
 
 impl SlotLease {
-    pub(super) fn new(share: CountGuard, slot: Slot) -> Self {
-        Self { share, slot, suspect: None, limit: None }
+    pub(super) fn new(count: CountGuard, slot: Slot) -> Self {
+        Self { count, slot, suspect: None, limit: None }
     }
 
     /// For a suspect.
-    pub(super) fn of_suspect(share: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
-        Self { share, slot, suspect: Some(permit), limit: None }
+    pub(super) fn of_suspect(count: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
+        Self { count, slot, suspect: Some(permit), limit: None }
     }
 
     /// The same, for a run that counts for a limit.
@@ -131,8 +131,8 @@ impl SlotLease {
 
     /// The slot alone, if it is for a run of any handler.
     pub(super) fn into_shared_slot(self) -> Option<OwnedSemaphorePermit> {
-        let Self { share, slot, suspect, limit } = self;
-        drop((share, suspect, limit));
+        let Self { count, slot, suspect, limit } = self;
+        drop((count, suspect, limit));
         match slot {
             Slot::Shared(permit) => Some(permit),
             Slot::Reserved(_) => None,
@@ -185,22 +185,22 @@ mod tests {
     fn spare_slots_are_for_handlers_with_few() {
         let (reserved, common) = ReservedSlots::of(96);
         assert_eq!((common, reserved.reserve_below), (90, 2));
-        let shares = RunningCounts::default();
-        let (_crowd, _one) = ([(); 2].map(|()| shares.take("crowd")), shares.take("lone"));
-        assert!(reserved.take(&shares, "crowd").is_none());
+        let counts = RunningCounts::default();
+        let (_crowd, _one) = ([(); 2].map(|()| counts.take("crowd")), counts.take("lone"));
+        assert!(reserved.take(&counts, "crowd").is_none());
         let mut taken = vec![];
-        taken.extend(std::iter::from_fn(|| reserved.take(&shares, "lone")));
+        taken.extend(std::iter::from_fn(|| reserved.take(&counts, "lone")));
         assert_eq!(taken.len(), 6);
         drop(taken.pop());
-        assert!(reserved.take(&shares, "lone").is_some());
-        assert!(ReservedSlots::of(15).0.take(&shares, "lone").is_none(), "there is none to spare");
+        assert!(reserved.take(&counts, "lone").is_some());
+        assert!(ReservedSlots::of(15).0.take(&counts, "lone").is_none(), "there is none to spare");
     }
 
     #[test]
     fn ended_runs_are_not_counted() {
-        let shares = RunningCounts::default();
-        let now = || serde_json::to_value(shares.snapshot()).unwrap();
-        let (one, another, other) = (shares.take("a"), shares.take("a"), shares.take("b"));
+        let counts = RunningCounts::default();
+        let now = || serde_json::to_value(counts.snapshot()).unwrap();
+        let (one, another, other) = (counts.take("a"), counts.take("a"), counts.take("b"));
         assert_eq!(now(), json!({ "a": 2, "b": 1 }));
         drop((one, other));
         assert_eq!(now(), json!({ "a": 1 }));
@@ -219,7 +219,7 @@ mod tests {
         };
         drop([run("a", Some("1")), run("a", Some("2")), run("former a", Some("3")), run("b", None)]);
         let of = |handler: &str| {
-            let FreedPlaces { any, keys } = freed.take(&[handler.to_owned(), format!("former {handler}")]);
+            let FreedCapacity { any, keys } = freed.take(&[handler.to_owned(), format!("former {handler}")]);
             (any, keys)
         };
         assert_eq!(of("a"), (true, vec!["1".into(), "2".into(), "3".into()]));
@@ -243,40 +243,40 @@ mod interleavings {
     #[test]
     fn a_share_is_gone_before_its_slot_is_free() {
         explore(|| {
-            let (shares, slots) = (RunningCounts::default(), Arc::new(Semaphore::new(1)));
+            let (counts, slots) = (RunningCounts::default(), Arc::new(Semaphore::new(1)));
             let runs = ["a", "b", "a"].map(|handler| {
-                let (shares, slots) = (shares.clone(), slots.clone());
+                let (counts, slots) = (counts.clone(), slots.clone());
                 thread::spawn(move || {
                     let slot = block_on(slots.acquire_owned()).unwrap();
-                    let now = |shares: &RunningCounts| serde_json::to_value(shares.snapshot()).unwrap();
-                    assert_eq!(now(&shares), json!({}));
-                    let seat = SlotLease::new(shares.take(handler), Slot::Shared(slot));
-                    assert_eq!(now(&shares), json!({ handler: 1 }));
+                    let now = |counts: &RunningCounts| serde_json::to_value(counts.snapshot()).unwrap();
+                    assert_eq!(now(&counts), json!({}));
+                    let lease = SlotLease::new(counts.take(handler), Slot::Shared(slot));
+                    assert_eq!(now(&counts), json!({ handler: 1 }));
                     match thread_rng().gen_bool(0.5) {
-                        true => drop(seat),
-                        false => drop(seat.into_shared_slot()),
+                        true => drop(lease),
+                        false => drop(lease.into_shared_slot()),
                     }
                 })
             });
             runs.into_iter().for_each(|run| run.join().unwrap());
-            assert!(shares.map().is_empty());
+            assert!(counts.map().is_empty());
         });
     }
 
     #[test]
     fn runs_of_concurrent_threads_are_all_counted() {
         explore(|| {
-            let shares = RunningCounts::default();
+            let counts = RunningCounts::default();
             let runs = ["a", "b", "a", "a"].map(|handler| {
-                let shares = shares.clone();
+                let counts = counts.clone();
                 thread::spawn(move || {
-                    let share = shares.take(handler);
-                    assert!(shares.map()[handler] >= 1);
-                    drop(share);
+                    let count = counts.take(handler);
+                    assert!(counts.map()[handler] >= 1);
+                    drop(count);
                 })
             });
             runs.into_iter().for_each(|run| run.join().unwrap());
-            assert!(shares.map().is_empty());
+            assert!(counts.map().is_empty());
         });
     }
 }

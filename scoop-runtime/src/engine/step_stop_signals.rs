@@ -100,7 +100,7 @@ mod interleavings {
                     assert!(signal.is_raised() && watched.watch(key).is_raised());
                 })
             });
-            let looks = {
+            let scheduler = {
                 let watched = watched.clone();
                 thread::spawn(move || {
                     let mut raised = 0;
@@ -114,7 +114,7 @@ mod interleavings {
                     }
                 })
             };
-            runs.into_iter().chain([looks]).for_each(|task| task.join().unwrap());
+            runs.into_iter().chain([scheduler]).for_each(|task| task.join().unwrap());
             [1, 2].into_iter().for_each(|id| watched.forget(Uuid::from_u128(id)));
             assert!(watched.keys().is_empty() && watched.runs().is_empty());
         });

@@ -14,7 +14,7 @@ use crate::store::{Suspect, SuspectClaim};
 use crate::util::sync::{Mutex, lock};
 
 /// The time after which a suspect in flight holds up no other: it has not ended its worker so far.
-const ALONE_MAX: Duration = Duration::from_secs(10);
+const EXCLUSIVE_MAX: Duration = Duration::from_secs(10);
 
 /// The suspects of this worker.
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Suspects {
     /// Whether a suspect may be claimed now.
     pub(super) fn claim(&self) -> SuspectClaim {
         match *lock(&self.newest.claimed_at) {
-            Some(at) if at.elapsed() < ALONE_MAX => SuspectClaim::Deferred,
+            Some(at) if at.elapsed() < EXCLUSIVE_MAX => SuspectClaim::Deferred,
             _ => SuspectClaim::Allowed,
         }
     }

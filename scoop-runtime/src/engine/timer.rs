@@ -64,10 +64,10 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     if is_injected(Bug::NotificationsOnly) {
         return Ok(Some(poll));
     }
-    let lanes = engine.topology.lanes();
+    let queues = engine.topology.queues();
     // The claimer looks before these, too, at intervals.
     let cursors = lock(&engine.queue_cursors).clone();
-    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), &cursors).await?;
+    let due = engine.store.next_due(&queues, engine.worker, engine.suspects.claim(), &cursors).await?;
     engine.note_due(due.seconds);
     if due.is_pause_over {
         end_pauses(engine).await?;
@@ -75,7 +75,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     match due.topology {
         Some(topology)
             if due.is_pause_over
-                || topology != lanes.topology
+                || topology != queues.topology
                 || engine.topology.owes_acknowledgement.load(Ordering::Relaxed) =>
         {
             refresh::look(engine).await?;

@@ -46,7 +46,7 @@ pub(super) struct Wakeups {
     /// Whether a saga of this program has a limit.
     pub(super) has_limits: AtomicBool,
     /// Reconciliation is due, regardless of free slots.
-    pub(super) doubts: Notify,
+    pub(super) in_doubt: Notify,
     /// A foreign transaction may soon commit new runs without a notification: poll.
     pub(super) expected: AtomicBool,
     /// Something may be due sooner than known.
@@ -80,7 +80,7 @@ impl Wakeups {
             freed: FreedByHandler::default(),
             ready: Mutex::default(),
             has_limits: AtomicBool::new(false),
-            doubts: Notify::new(),
+            in_doubt: Notify::new(),
             expected: AtomicBool::new(false),
             clock: Notify::new(),
             rescan_after_claim: AtomicBool::new(false),

@@ -93,7 +93,7 @@ impl TryFrom<Refusal> for RepairAnswer {
 /// A run whose rollback failed. It rests until an operator decides about it, or about those of [`failed_below`](Self::failed_below).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct FailedCompensation {
+pub struct FailedRollback {
     /// Its lineage: the ids of its ancestors and its own id.
     pub lineage: Lineage,
     /// The saga.
@@ -179,7 +179,7 @@ impl fmt::Display for Intervention {
     }
 }
 
-impl FailedCompensation {
+impl FailedRollback {
     /// The id of the run, for [`Scoop::retry`](crate::Scoop::retry), [`Scoop::skip`](crate::Scoop::skip) and
     /// [`Scoop::resolve`](crate::Scoop::resolve).
     pub fn id(&self) -> RunId {

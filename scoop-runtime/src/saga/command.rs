@@ -165,7 +165,7 @@ impl<C: Command> Saga for Decider<C> {
         if fetches { C::fetch_retry() } else { None }
     }
 
-    fn value_shapes() -> Vec<StoredType> {
+    fn stored_types() -> Vec<StoredType> {
         let entity = StoredType::of::<C::Entity>(format!("entity {}", C::Entity::NAME));
         vec![StoredType::of::<C::Fetched>(FETCH), entity]
     }

@@ -115,7 +115,7 @@ impl<T: Joined> HandledMessage<T> {
                 }
                 Ok(T::join(&mut set)?)
             },
-            shapes: || T::MEMBERS.iter().map(|member| (member.shape)()).collect(),
+            stored_types: || T::MEMBERS.iter().map(|member| (member.shape)()).collect(),
             message_type: || (TypeId::of::<T>(), std::any::type_name::<T>()),
             settings: || joined_settings(T::MEMBERS),
         }

@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use scoop_core::wait::WaitPlan;
-use scoop_core::{Definition, Entity, Failure, JoinIncomplete, KeepTimes, Message, Next, Result, Schedule};
+use scoop_core::{Definition, Entity, Failure, JoinIncomplete, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use self::shape::StoredType;
@@ -96,7 +96,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// The shapes of the values of its steps, each with the name of the step.
     #[doc(hidden)]
-    fn value_shapes() -> Vec<StoredType> {
+    fn stored_types() -> Vec<StoredType> {
         vec![]
     }
 
@@ -216,7 +216,7 @@ pub struct HandledMessage<T> {
     /// Decodes the message from its stored payload.
     decode: fn(&Value) -> Result<T, DecodeError>,
     /// The shapes of the stored message and of its stored replies.
-    shapes: fn() -> Vec<StoredType>,
+    stored_types: fn() -> Vec<StoredType>,
     message_type: fn() -> MessageType,
     settings: fn() -> MessageSettings,
 }
@@ -224,15 +224,15 @@ pub struct HandledMessage<T> {
 /// What a type of messages says about the storage of its messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageSettings {
-    /// [`Message::KEEP`].
-    pub(crate) keep: KeepTimes,
+    /// [`Message::RETENTION`].
+    pub(crate) keep: scoop_core::RetentionTimes,
     /// [`Message::REDACTED`].
     pub(crate) redacted: Vec<&'static str>,
 }
 
 impl MessageSettings {
     pub(crate) fn of<M: Message>() -> Self {
-        Self { keep: M::KEEP, redacted: M::REDACTED.to_vec() }
+        Self { keep: M::RETENTION, redacted: M::REDACTED.to_vec() }
     }
 }
 
@@ -256,7 +256,7 @@ impl<T> HandledMessage<T> {
         Self {
             topic: M::TOPIC,
             decode: |payload| Ok(T::from(M::read_stored(payload)?)),
-            shapes: || {
+            stored_types: || {
                 let (topic, many) = (M::TOPIC, if M::MANY_REPLIES { "replies" } else { "reply" });
                 let reply = StoredType::of::<M::Reply>(format!("{many} to {topic}"));
                 vec![StoredType::of::<M>(format!("message {topic}")), reply]
@@ -296,12 +296,12 @@ pub struct StepEnd {
     pub(crate) next: Next,
     pub(crate) output: Option<serde_json::Result<Value>>,
     /// The message of a new execution, in place of the next step.
-    pub(crate) anew: Option<serde_json::Result<Value>>,
+    pub(crate) as_new: Option<serde_json::Result<Value>>,
 }
 
 impl StepEnd {
     /// The end of a step that returns nothing.
-    pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None, anew: None };
+    pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None, as_new: None };
 }
 
 /// A saga whose types are erased: steps are positions, the message is `Any`.
@@ -515,8 +515,8 @@ impl<S: Saga> Handler for S {
 }
 
 fn types_of<S: Saga>() -> Vec<StoredType> {
-    let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.shapes)());
-    messages.chain(S::value_shapes()).collect()
+    let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.stored_types)());
+    messages.chain(S::stored_types()).collect()
 }
 
 /// The message as [`Handler::decode`] of the same saga boxed it.

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedule};
+use scoop_core::{CodedError, Definition, NameKind, NamedType, RetentionTimes, Schedule};
 
 use uuid::Uuid;
 
 use super::launches::KnownLaunches;
-use crate::api::Keep;
+use crate::api::Retention;
 use crate::saga::schedule::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
@@ -263,8 +263,8 @@ impl SubscribedSaga {
 
     /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
     /// times.
-    pub(crate) fn kept(&self, by_default: Keep) -> Keep {
-        let KeepTimes { committed, rolled_back } = self.settings.keep;
+    pub(crate) fn kept(&self, by_default: Retention) -> Retention {
+        let RetentionTimes { committed, rolled_back } = self.settings.keep;
         let committed = committed.unwrap_or(by_default.committed);
         by_default.committed(committed).rolled_back(rolled_back.unwrap_or(by_default.rolled_back))
     }
@@ -537,7 +537,7 @@ mod tests {
 
                 impl Signal for $type {
                     const NAME: &'static str = "paid";
-                    const KEEP: Duration = Duration::ZERO;
+                    const RETENTION: Duration = Duration::ZERO;
                 }
             )*
         };

@@ -113,7 +113,7 @@ impl Timetable {
         let mut from = None;
         let ticks: Vec<_> = match self.missed {
             Missed::All => {
-                from = self.first_made_up_for(next_at, now);
+                from = self.first_caught_up(next_at, now);
                 come(from.or(Some(next_at))).take(TICKS_MAX).collect()
             }
             Missed::Once => come(Some(next_at)).take(1).collect(),
@@ -151,7 +151,7 @@ impl Timetable {
 
     /// The first time that is made up for, if more than [`MISSED_MAX`] were missed since `next_at`. Doubles the period
     /// that it looks back while that has few enough times: the cost does not depend on `next_at`.
-    fn first_made_up_for(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Option<OffsetDateTime> {
+    fn first_caught_up(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Option<OffsetDateTime> {
         let has_too_many = |from| self.between(next_at, from, now).nth(MISSED_MAX).is_some();
         let shortest = match &self.times {
             Times::Every(micros) => Duration::microseconds(*micros),

@@ -176,7 +176,7 @@ impl<'a> Scope<'a> {
         self.cleans_up();
     }
 
-    pub(crate) fn into_remains(self) -> ScopeOutput {
+    pub(crate) fn into_output(self) -> ScopeOutput {
         let Self {
             transaction: opened, emissions, context, replies, wait, signals, has_begun, ignored, ..
         } = self;
@@ -482,7 +482,7 @@ impl<'a> Scope<'a> {
     /// # struct Packed { boxes: u32 }
     /// # impl scoop_core::Signal for Packed {
     /// #     const NAME: &'static str = "packed";
-    /// #     const KEEP: std::time::Duration = std::time::Duration::from_secs(60);
+    /// #     const RETENTION: std::time::Duration = std::time::Duration::from_secs(60);
     /// # }
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
     /// scope.signal(Packed { boxes: 2 }, "order 7")?;
@@ -571,7 +571,7 @@ impl<'a> Scope<'a> {
         self.place.handler_iteration.unwrap_or(0)
     }
 
-    /// The number of this execution of the run, as trees show it: 1, and one more each time that the run goes on anew.
+    /// The number of this execution of the run, as trees show it: 1, and one more each time that the run continues as new.
     pub fn execution(&self) -> u32 {
         self.place.run.execution.number.saturating_add(1)
     }
@@ -613,7 +613,7 @@ impl<'a> Scope<'a> {
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 
-    /// The id of the message that this run handles. It is the same in all executions of a run that goes on anew.
+    /// The id of the message that this run handles. It is the same in all executions of a run that continues as new.
     pub fn message_id(&self) -> Uuid {
         self.place.run.message
     }

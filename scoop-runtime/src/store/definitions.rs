@@ -13,7 +13,7 @@ use super::types::ClaimKey;
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
 /// of the handler, or for none. Lists with an element for each such queue.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Lanes {
+pub(crate) struct ClaimQueues {
     pub(crate) topics: Vec<String>,
     pub(crate) handlers: Vec<String>,
     /// The definition that the runs are reserved for; 0 for those that continue under the current definition.
@@ -28,7 +28,7 @@ pub(crate) struct Lanes {
     pub(crate) topology: i64,
 }
 
-impl Lanes {
+impl ClaimQueues {
     /// Adds a queue.
     pub(crate) fn push(
         &mut self,
@@ -47,13 +47,13 @@ impl Lanes {
     }
 
     /// Adds these queues.
-    pub(crate) fn extend(&mut self, lanes: &Self) {
-        self.topics.extend_from_slice(&lanes.topics);
-        self.handlers.extend_from_slice(&lanes.handlers);
-        self.reserved_for.extend_from_slice(&lanes.reserved_for);
-        self.begun_only.extend_from_slice(&lanes.begun_only);
-        self.definitions.extend_from_slice(&lanes.definitions);
-        self.last_steps.extend_from_slice(&lanes.last_steps);
+    pub(crate) fn extend(&mut self, queues: &Self) {
+        self.topics.extend_from_slice(&queues.topics);
+        self.handlers.extend_from_slice(&queues.handlers);
+        self.reserved_for.extend_from_slice(&queues.reserved_for);
+        self.begun_only.extend_from_slice(&queues.begun_only);
+        self.definitions.extend_from_slice(&queues.definitions);
+        self.last_steps.extend_from_slice(&queues.last_steps);
     }
 
     /// The queues of runs that are not reserved, of these topics and handlers.
@@ -78,16 +78,16 @@ impl Lanes {
     /// The topics, handlers and reservations.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &str, i32)> {
         let pairs = self.topics.iter().zip(&self.handlers);
-        pairs.zip(&self.reserved_for).map(|((topic, handler), lane)| (&**topic, &**handler, *lane))
+        pairs.zip(&self.reserved_for).map(|((topic, handler), queue)| (&**topic, &**handler, *queue))
     }
 
-    /// The queues that `is_kept` accepts, by topic, handler and reservation.
-    pub(crate) fn only(&self, is_kept: impl Fn((&str, &str, i32)) -> bool) -> Self {
+    /// The queues that `accepts` accepts, by topic, handler and reservation.
+    pub(crate) fn only(&self, accepts: impl Fn((&str, &str, i32)) -> bool) -> Self {
         let mut only = Self { topology: self.topology, ..Self::default() };
-        for (at, lane) in self.each().enumerate().filter(|(_, lane)| is_kept(*lane)) {
-            only.topics.push(lane.0.to_owned());
-            only.handlers.push(lane.1.to_owned());
-            only.reserved_for.push(lane.2);
+        for (at, queue) in self.each().enumerate().filter(|(_, queue)| accepts(*queue)) {
+            only.topics.push(queue.0.to_owned());
+            only.handlers.push(queue.1.to_owned());
+            only.reserved_for.push(queue.2);
             only.begun_only.push(self.begun_only[at]);
             only.definitions.push(self.definitions[at]);
             only.last_steps.push(self.last_steps[at].clone());
@@ -98,7 +98,7 @@ impl Lanes {
 
 /// A run that a program cannot continue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusing<'a> {
+pub(crate) struct HandOverRequest<'a> {
     pub(crate) key: ClaimKey,
     pub(crate) reason: &'a str,
     pub(crate) worker: Uuid,
@@ -112,7 +112,7 @@ pub(crate) struct Refusing<'a> {
 
 /// The result for a run that a program cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SetAside {
+pub(crate) enum HandOver {
     /// No living worker has a definition that has not refused it.
     Stuck,
     /// It is ready for a worker with another definition.
@@ -123,15 +123,15 @@ pub(crate) enum SetAside {
 
 /// A definition of a program, to be recorded.
 #[derive(Debug)]
-pub(crate) struct PublishedDefinition {
+pub(crate) struct NewDefinition {
     pub(crate) handler: String,
     pub(crate) fingerprint: Uuid,
-    pub(crate) steps: Vec<PublishedStep>,
+    pub(crate) steps: Vec<NewStep>,
 }
 
 /// A step of a definition, as it is stored.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct PublishedStep {
+pub(crate) struct NewStep {
     #[serde(flatten)]
     pub(crate) step: RecordedStep,
     /// The shape of the type of the signal for which it waits.

@@ -60,7 +60,7 @@ pub(crate) enum JoinResult {
     /// It is recorded, and its set was launched if that is complete.
     Recorded(LaunchedSet),
     /// It is not: the claim of the collector does not hold.
-    NotHeld,
+    NotClaimed,
     /// It is not: no set can hold it. Its size is that in the database.
     Unfit { bytes: usize },
     /// It is not: another session keeps the key locked.

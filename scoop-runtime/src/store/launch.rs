@@ -13,8 +13,8 @@ use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::completion::StartedAs;
 use crate::util::ids;
-use crate::util::patience::Attempt;
 use crate::util::payload::{check_topic, measured, of_message};
+use crate::util::retries::Attempt;
 
 /// A message that starts a hierarchy of its own.
 #[derive(Clone, Debug, Serialize)]
@@ -43,7 +43,7 @@ pub(crate) struct NewMessage {
 }
 
 /// The messages for an attempt to launch them: after another one they may be there already.
-pub(crate) fn known_before(messages: &mut [NewMessage], attempt: Attempt) -> &[NewMessage] {
+pub(crate) fn mark_maybe_launched(messages: &mut [NewMessage], attempt: Attempt) -> &[NewMessage] {
     if attempt == Attempt::Repeat {
         messages.iter_mut().for_each(NewMessage::again);
     }

@@ -26,13 +26,15 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{
-    GoneHandler, Lanes, LivingWorker, Program, ProgramRegistration, PublishedDefinition, PublishedStep,
-    Refusing, Registered, SetAside, Topology,
+    ClaimQueues, GoneHandler, HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, Program,
+    ProgramRegistration, Registered, Topology,
 };
 pub(crate) use entity::EntityId;
 pub use join::WaitingMember;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
-pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
+pub(crate) use launch::{
+    LaunchResult, NewMessage, is_bulky, mark_maybe_launched, parts, prepare, prepare_untyped,
+};
 pub(crate) use limit::{
     Candidate, FreedKeys, LimitChange, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, ReadPage,
     SagaLimit,
@@ -58,7 +60,7 @@ pub use postgres::{
 };
 pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
-pub(crate) use queue_cursors::{QueueCursors, QueueLook, Snapshot};
+pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
 pub(crate) use requests::{
     ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Page, PendingRuns,
     Redelivery, Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester,
@@ -66,8 +68,7 @@ pub(crate) use requests::{
 };
 pub use requests::{HandlerList, RegisteredHandler};
 pub(crate) use retention::{
-    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
-    Rest,
+    DueBatch, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
 };
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
@@ -99,19 +100,19 @@ use self::entity::{
     Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
     StoredEntityEvent,
 };
-use crate::api::{Keep, Undeletable};
+use crate::api::{Retention, Undeletable};
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
-use crate::tree::{Extent, TreeRows};
-use crate::util::read_turns::ReadTurns;
+use crate::tree::{TreeBounds, TreeRows};
+use crate::util::read_permits::ReadPermits;
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedCompensation, Intervention, Named, RelaunchAnswer, StuckRun};
+use crate::{CancellationRequest, Child, FailedRollback, Intervention, Named, RelaunchAnswer, StuckRun};
 
 /// Topics and names of sagas, pair by pair.
-pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
+pub(crate) type SubscriptionKeys<'a> = (&'a [String], &'a [String]);
 
 /// The store of runs and their history.
 #[derive(Clone)]
@@ -134,9 +135,9 @@ impl Store {
     }
 
     /// The turns of reads for clients, if these need connections.
-    pub(crate) fn read_turns(&self) -> Option<ReadTurns> {
+    pub(crate) fn read_permits(&self) -> Option<ReadPermits> {
         match self {
-            Self::Postgres(store) => Some(store.sessions().read_turns()),
+            Self::Postgres(store) => Some(store.sessions().read_permits()),
             #[cfg(feature = "in-memory")]
             Self::Memory(_) => None,
         }
@@ -187,18 +188,18 @@ storage! {
     /// Claims of ready runs.
     trait ClaimStorage {
         /// The queues that have a ready run, and what was seen of all. Looks at runs from these positions on, as a claim does.
-        async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> (Lanes, QueueLook);
+        async fn queues_ready(&self, queues: &ClaimQueues, progress: &QueueCursors) -> (ClaimQueues, QueueScan);
 
-        /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks
+        /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `running_counts`. Looks
         /// at runs from these positions on, and advances them.
         async fn claim(
-            &self, claimer: Claimer<'_>, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
+            &self, claimer: Claimer<'_>, queues: &ClaimQueues, limit: usize, running_counts: &BTreeMap<String, usize>,
             progress: &mut QueueCursors,
         ) -> Vec<Result<ClaimedRun, Unclaimed>>;
 
         /// Claims this suspect, if it is still ready in one of these queues.
         async fn claim_suspect(
-            &self, claimer: Claimer<'_>, lanes: &Lanes, suspect: &Suspect,
+            &self, claimer: Claimer<'_>, queues: &ClaimQueues, suspect: &Suspect,
         ) -> Option<Result<ClaimedRun, Unclaimed>>;
     }
 
@@ -249,7 +250,7 @@ storage! {
 
         /// Like `wake`, by a worker of these queues, which claims and commits parents as the options say.
         async fn wake_and_claim(
-            &self, parents: &[ParentRef], claimer: Claimer<'_>, lanes: &Lanes, options: WakeOptions,
+            &self, parents: &[ParentRef], claimer: Claimer<'_>, queues: &ClaimQueues, options: WakeOptions,
         ) -> Woken;
 
         /// Applies what strategies have decided about the messages that a run waits for, and has it wait. Returns the handlers with a
@@ -338,7 +339,7 @@ storage! {
     trait DueStorage {
         /// What this worker of these queues has to do next. Looks at ready runs from these positions on, as a claim does.
         async fn next_due(
-            &self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim, progress: &QueueCursors,
+            &self, queues: &ClaimQueues, worker: Uuid, suspects: SuspectClaim, progress: &QueueCursors,
         ) -> Due;
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
@@ -358,7 +359,7 @@ storage! {
         async fn give_up_reasons(&self, key: ClaimKey) -> Option<GiveUpReasons>;
 
         /// Whether the run is still held under this key.
-        async fn is_held(&self, key: ClaimKey) -> bool;
+        async fn is_claimed(&self, key: ClaimKey) -> bool;
 
         /// The time by the clock of the server.
         async fn now(&self) -> Now;
@@ -370,7 +371,7 @@ storage! {
     /// Definitions of sagas, and the workers that have them.
     trait DefinitionStorage {
         /// Records definitions. Returns the number of each.
-        async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
+        async fn publish_definitions(&self, definitions: &[NewDefinition]) -> Vec<(String, i32)>;
 
         /// The steps of a recorded definition of this handler.
         async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
@@ -383,7 +384,7 @@ storage! {
         async fn read_topology(&self, sagas: &[String]) -> Topology;
 
         /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
-        async fn mark_stuck(&self, refusal: Refusing<'_>) -> SetAside;
+        async fn mark_stuck(&self, refusal: HandOverRequest<'_>) -> HandOver;
     }
 
     /// The record of a run, for its rollback and for its steps.
@@ -439,7 +440,7 @@ storage! {
         async fn root_message(&self, root: Uuid) -> Option<Uuid>;
 
         /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
-        async fn tree(&self, message: Uuid, extent: Extent) -> TreeRows;
+        async fn tree(&self, message: Uuid, extent: TreeBounds) -> TreeRows;
 
         /// Whether a chain of launches leads from the root of the hierarchy to this message.
         async fn is_reachable(&self, root: Uuid, message: Uuid) -> bool;
@@ -481,7 +482,7 @@ storage! {
         async fn record_signal(&self, target: &RequestTarget, requester: Requester<'_>) -> Option<SignalKey>;
 
         /// A page of failed compensations, newest first.
-        async fn failed_compensations(&self, page: Page) -> Vec<FailedCompensation>;
+        async fn failed_rollbacks(&self, page: Page) -> Vec<FailedRollback>;
 
         /// A page of stuck runs, longest first.
         async fn stuck_runs(&self, page: Page) -> Vec<StuckRun>;
@@ -493,7 +494,7 @@ storage! {
         /// a run there are as many as the extent has of its events. Each has the number of the others of its run, up to
         /// [`RunInfo::LEFT_OUT_MAX`](crate::RunInfo::LEFT_OUT_MAX).
         async fn interventions_of(
-            &self, root: Uuid, runs: Option<&[Uuid]>, extent: Extent,
+            &self, root: Uuid, runs: Option<&[Uuid]>, extent: TreeBounds,
         ) -> Vec<(Intervention, usize)>;
     }
 
@@ -525,11 +526,11 @@ storage! {
 
         /// Takes up to `limit` hierarchies that may be due, for this worker. `keep` is for topics of which no handler says
         /// another time. `None` if another worker deletes.
-        async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies>;
+        async fn claim_due(&self, worker: Uuid, keep: Retention, limit: usize) -> Option<DueBatch>;
 
         /// Deletes those of these hierarchies that are due and archived, and puts the others off. One transaction. Does nothing,
         /// and returns no result, if another worker has taken the turn meanwhile; none takes it before the commit.
-        async fn settle_due(&self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult>;
+        async fn delete_due(&self, worker: Uuid, keep: Retention, settlement: &DueSettlement) -> Vec<PruneResult>;
 
         /// Puts off a hierarchy whose deletion or archive failed: after a further failure by twice the time, up
         /// to 32 times. Returns its topic.
@@ -545,7 +546,7 @@ storage! {
         async fn prune_keys(&self, limit: u32, mode: PruneMode) -> u64;
 
         /// The time until which the unique key of this message is kept; `None` if it is not.
-        async fn key_kept_until(&self, message: Uuid) -> Option<OffsetDateTime>;
+        async fn key_valid_until(&self, message: Uuid) -> Option<OffsetDateTime>;
     }
 
     /// Sizes, for metrics.
@@ -557,7 +558,7 @@ storage! {
     /// Subscriptions of handlers.
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
-        async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> ();
+        async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> ();
 
         /// What there is of the registration of this worker and of the subscriptions of its program.
         async fn registration(&self, worker: Uuid, subscriptions: &[SubscribedSaga]) -> ProgramRegistration;
@@ -632,7 +633,7 @@ storage! {
         async fn limited_topics(&self) -> LimitedTopics;
 
         /// Leases places in the queue of a saga to a program that launches messages. `None` if the queue has no limit.
-        async fn lease_places(&self, asked: &LeaseRequest) -> Option<Lease>;
+        async fn lease_capacity(&self, asked: &LeaseRequest) -> Option<Lease>;
 
         /// The queues with a limit of these sagas, or of all, by the names of the sagas.
         async fn queue_lengths(&self, of: Option<&[String]>) -> Vec<QueueLength>;
@@ -644,10 +645,10 @@ storage! {
         async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> ();
 
         /// The wait until one of these is due, and those without a row.
-        async fn schedule_next_due(&self, pairs: Pairs<'_>) -> Awaited;
+        async fn schedule_next_due(&self, pairs: SubscriptionKeys<'_>) -> Awaited;
 
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
-        async fn fire_schedule(&self, pairs: Pairs<'_>) -> FireResult;
+        async fn fire_schedule(&self, pairs: SubscriptionKeys<'_>) -> FireResult;
 
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.

@@ -11,7 +11,7 @@
 //! * Several workers may find that a pause is over. They lock the topology first, and only the one that deletes the row
 //!   commits.
 //! * A renamed saga is paused under all names of its rows in `handler`: the view `paused`.
-//! * A pause for new runs only leaves the queues to claims, with a mark (`Lanes::begun_only`): they pass over new runs
+//! * A pause for new runs only leaves the queues to claims, with a mark (`ClaimQueues::begun_only`): they pass over new runs
 //!   (`scoop.is_new`).
 
 use std::fmt;
@@ -229,7 +229,7 @@ pub(crate) struct NewPause {
 #[derive(Debug)]
 pub(crate) struct PauseProgress {
     /// Whether it is in force.
-    pub(crate) stands: bool,
+    pub(crate) in_force: bool,
     /// Whether a handler that it covers was ever registered.
     pub(crate) is_known: bool,
     /// The living workers that may not know of it yet.

@@ -13,7 +13,7 @@ use super::types::ParentRef;
 use crate::HierarchyId;
 use crate::repair::{Decision, RepairAction};
 use crate::util::ids;
-use crate::util::patience::Attempt;
+use crate::util::retries::Attempt;
 use crate::util::stored_time::StoredTime;
 
 /// The part of a hierarchy that a request is about.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::api::Keep;
+use crate::api::Retention;
 
 /// The number of hierarchies that the first transaction deletes, and the most that any does.
 const BATCH_FIRST: usize = 16;
@@ -60,24 +60,17 @@ pub(crate) struct PrunePage {
 
 /// Hierarchies that may be due, for the automatic deletion.
 #[derive(Clone, Debug)]
-pub(crate) struct DueHierarchies {
+pub(crate) struct DueBatch {
     pub(crate) roots: Vec<Uuid>,
-    pub(crate) rest: Rest,
+    pub(crate) has_more: bool,
     /// For how long the oldest of them has been due.
     pub(crate) behind: Duration,
-}
-
-/// Whether there may be more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    More,
-    Nothing,
 }
 
 /// The decision about due hierarchies.
 #[derive(Clone, Debug)]
 pub(crate) struct DueSettlement {
-    pub(crate) due: DueHierarchies,
+    pub(crate) due: DueBatch,
     /// Those that may be deleted; `None` if the program has no archive.
     pub(crate) archived: Option<Vec<Uuid>>,
     /// When to look again at one that could not be archived.
@@ -89,7 +82,7 @@ pub(crate) struct DueSettlement {
 pub(crate) enum PruneTimes {
     Age(Duration),
     /// Those of its topic; these if it has none.
-    ByTopic(Keep),
+    ByTopic(Retention),
 }
 
 /// Whether hierarchies are deleted, or only counted.

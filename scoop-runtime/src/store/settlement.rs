@@ -47,7 +47,7 @@ pub(crate) struct Settlement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<BTreeMap<String, Value>>,
     pub(super) rolling_back: bool,
-    pub(super) turns_back: bool,
+    pub(super) begins_rollback: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +78,7 @@ pub(crate) struct Settlement {
     pub(super) signals: Vec<SignalRow>,
     /// The execution that begins after it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) anew: Option<ExecutionRow>,
+    pub(super) as_new: Option<ExecutionRow>,
     /// The failed end to report to the handlers of [`Failed`](crate::Failed).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failed: Option<FailedOutcome>,
@@ -92,7 +92,7 @@ pub(crate) struct Settlement {
     bytes: usize,
     /// Whether its failure, if it has one, is the one that it had before.
     #[serde(skip)]
-    pub(super) failure_stands: bool,
+    pub(super) is_same_failure: bool,
     /// Whether the run was on its forward path before.
     #[serde(skip)]
     was_forward: bool,
@@ -253,7 +253,7 @@ impl Settlement {
         let mut settlement = Self::from_fate(key, before, flags, conclusion.fate);
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
-        settlement.failure_stands = settlement.failure.as_ref() == before.cause();
+        settlement.is_same_failure = settlement.failure.as_ref() == before.cause();
         settlement.deadlines = context.give_up_at(match settlement.rolling_back {
             true => Direction::Backward,
             false => direction,
@@ -275,7 +275,7 @@ impl Settlement {
         settlement.rollback_cause = conclusion.rollback_cause;
         settlement.wait = conclusion.wait;
         settlement.signals = conclusion.signals.into_iter().map(SignalRow::from).collect();
-        settlement.anew = conclusion.anew.map(|NextExecution { message, payload }| {
+        settlement.as_new = conclusion.as_new.map(|NextExecution { message, payload }| {
             let number = signed(before.execution.number).saturating_add(1);
             ExecutionRow { number, message, payload }
         });
@@ -300,7 +300,7 @@ impl Settlement {
             if event.is(EventKind::Suspended) {
                 event.definition = completed.filter(|_| forward);
                 // No step of a new execution has completed.
-                self.definition = event.definition.filter(|_| self.anew.is_none());
+                self.definition = event.definition.filter(|_| self.as_new.is_none());
             }
         }
         self
@@ -324,7 +324,7 @@ impl Settlement {
     }
 
     /// Where the run stands among all of them, by which those are locked that are locked together.
-    pub(crate) fn place(&self) -> (Uuid, Uuid) {
+    pub(crate) fn lock_order(&self) -> (Uuid, Uuid) {
         (self.root, self.id)
     }
 
@@ -332,8 +332,8 @@ impl Settlement {
     fn measure(&mut self) {
         let payloads: usize = self.emissions.iter().map(|row| payload::bytes(&row.payload.value)).sum();
         let values: usize = self.return_values.iter().map(|row| payload::bytes(&row.value)).sum();
-        let anew = self.anew.iter().map(|row| payload::bytes(&row.payload)).sum::<usize>();
-        self.bytes = payloads + values + anew;
+        let as_new = self.as_new.iter().map(|row| payload::bytes(&row.payload)).sum::<usize>();
+        self.bytes = payloads + values + as_new;
         self.stored = payloads > PAYLOADS_BYTES_MAX;
         self.emissions.iter_mut().for_each(|row| row.payload.stored = self.stored);
     }
@@ -357,15 +357,15 @@ impl Settlement {
     /// it neither a deadline, nor a wait, nor a new execution, and sends no signal: the rest of it is its own events, launches and rollback requests.
     pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
-            && !self.turns_back
-            && self.failure_stands
+            && !self.begins_rollback
+            && self.is_same_failure
             && self.rollback_failure.is_none()
             && self.forgets.is_none()
             && self.failed.is_none()
             && self.deadlines.is_empty()
             && self.wait.is_none()
             && self.signals.is_empty()
-            && self.anew.is_none()
+            && self.as_new.is_none()
             && self.return_values.len() <= 1
     }
 
@@ -385,14 +385,14 @@ impl Settlement {
                 if had_failed_children && !run.failed_children.is_empty() {
                     settlement.forgets = Some(ForgottenChildren::RolledBack);
                 }
-                settlement.turns_back = !before.is_backward() && run.is_backward();
+                settlement.begins_rollback = !before.is_backward() && run.is_backward();
                 settlement.set_position(run);
             }
             Fate::Committed => settlement.ends = Some(Ending::Unnoted),
             Fate::RolledBack { cause, rollback_requested } => {
                 let noted = has_parent && !rollback_requested;
                 settlement.ends = Some(if noted { Ending::Noted } else { Ending::Unnoted });
-                settlement.turns_back = !before.is_backward();
+                settlement.begins_rollback = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 // The store reports it only if no run waits for it by then.
@@ -402,7 +402,7 @@ impl Settlement {
                 settlement.ends = Some(Ending::Failed);
                 // It failed because of those whose rollback failed, and they stay its children.
                 settlement.forgets = had_failed_children.then_some(ForgottenChildren::RolledBack);
-                settlement.turns_back = !before.is_backward();
+                settlement.begins_rollback = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
@@ -436,7 +436,7 @@ impl Settlement {
             completions: None,
             outputs: None,
             rolling_back: false,
-            turns_back: false,
+            begins_rollback: false,
             failure: None,
             rollback_failure: None,
             forgets: None,
@@ -448,12 +448,12 @@ impl Settlement {
             deadlines: vec![],
             wait: None,
             signals: vec![],
-            anew: None,
+            as_new: None,
             failed: None,
             may_give_up: false,
             stored: false,
             bytes: 0,
-            failure_stands: false,
+            is_same_failure: false,
             was_forward: true,
             keeps_definition: false,
             events: vec![],
@@ -662,7 +662,7 @@ mod tests {
             values: vec![],
             wait: None,
             signals: vec![],
-            anew: None,
+            as_new: None,
             fate,
         }
     }
@@ -687,7 +687,7 @@ mod tests {
         let expected = json!({
             "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "jump": "b", "iteration": 2,
             "handler_iteration": 3, "suspensions": 4, "completions": { "a": 3 }, "outputs": { "a": 5 },
-            "rolling_back": false, "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
+            "rolling_back": false, "begins_rollback": false, "event_count": 0, "replied": true, "may_give_up": true,
         });
         assert_eq!(json, expected);
         let settlement =
@@ -699,10 +699,10 @@ mod tests {
     #[test]
     fn run_that_turns_back_does_not_give_up() {
         let turned = from_fate(&forward(), ALONE, Fate::GoesOn(backward()));
-        assert!(turned.turns_back && turned.rolling_back && !turned.may_give_up);
+        assert!(turned.begins_rollback && turned.rolling_back && !turned.may_give_up);
         assert_eq!(turned.failure, Some(failure("Cause")));
         let goes_on = from_fate(&backward(), ALONE, Fate::GoesOn(backward()));
-        assert!(!goes_on.turns_back && goes_on.rolling_back && goes_on.may_give_up);
+        assert!(!goes_on.begins_rollback && goes_on.rolling_back && goes_on.may_give_up);
     }
 
     #[test]
@@ -727,10 +727,10 @@ mod tests {
             let rolled_back = || Fate::RolledBack { cause: failure("Cause"), rollback_requested };
             let undone = from_fate(&backward(), flags, rolled_back());
             assert_eq!(undone.ends, Some(expected));
-            assert!(undone.rolling_back && !undone.turns_back && undone.may_give_up);
+            assert!(undone.rolling_back && !undone.begins_rollback && undone.may_give_up);
             assert_eq!((undone.failure, undone.rollback_failure), (Some(failure("Cause")), None));
             let at_once = from_fate(&forward(), flags, rolled_back());
-            assert!(at_once.turns_back && !at_once.may_give_up);
+            assert!(at_once.begins_rollback && !at_once.may_give_up);
         }
     }
 
@@ -747,13 +747,13 @@ mod tests {
         for flags in [BELOW, ALONE] {
             let failed = fails(&backward(), flags, None);
             assert_eq!((failed.ends, failed.step.as_deref()), (Some(Ending::Failed), Some("undo")));
-            assert!(failed.rolling_back && !failed.turns_back && !failed.may_give_up);
+            assert!(failed.rolling_back && !failed.begins_rollback && !failed.may_give_up);
             assert_eq!(
                 (&failed.failure, &failed.rollback_failure),
                 (&Some(cause.clone()), &Some(why.clone()))
             );
             assert!(failed.failed.is_some(), "the store reports it if no run waits for it");
-            assert!(fails(&forward(), flags, None).turns_back);
+            assert!(fails(&forward(), flags, None).begins_rollback);
         }
         let because_of_children = fails(&with_failed_child(backward()), BELOW, Some(1));
         assert_eq!(because_of_children.handler_iteration, Some(1));

@@ -4,7 +4,7 @@ pub(crate) use scoop_core::SentSignal as NewSignal;
 use scoop_core::{SignalKey, TraceContext};
 use uuid::Uuid;
 
-use super::{ClaimedRun, Claimer, Lanes, Unclaimed};
+use super::{ClaimQueues, ClaimedRun, Claimer, Unclaimed};
 
 /// The span that has sent a signal, as stored. A malformed one is left out.
 pub(crate) fn sender(traceparent: Option<&str>) -> Option<TraceContext> {
@@ -98,7 +98,7 @@ pub(crate) struct SignalType {
 #[derive(Clone, Copy)]
 pub(crate) struct SignalClaimer<'a> {
     pub(crate) claimer: Claimer<'a>,
-    pub(crate) lanes: &'a Lanes,
+    pub(crate) queues: &'a ClaimQueues,
     /// The number of runs for which it has slots.
     pub(crate) slots: usize,
 }

@@ -475,7 +475,7 @@ pub(crate) struct Suspect {
 
 impl Suspect {
     /// Its queue: topic, handler and reservation.
-    pub(crate) fn lane(&self) -> (&str, &str, i32) {
+    pub(crate) fn queue(&self) -> (&str, &str, i32) {
         (&self.topic, &self.handler, self.reserved_for)
     }
 }

@@ -295,10 +295,10 @@ impl Drop for StepTimer<'_> {
             let Self { of: TimedStep { definition, times, step }, code, end, .. } = *self;
             let Definition { saga, steps, .. } = definition;
             let name = steps.get(step).map_or("", |step| &*step.name);
-            let look_up = || step_seconds(saga, name, code.name(), end.name());
+            let resolve = || step_seconds(saga, name, code.name(), end.name());
             let seconds = began.elapsed().as_secs_f64();
             if let Some(known) = times.of((step, steps.len()), code, end) {
-                known.get_or_init(look_up).record(seconds);
+                known.get_or_init(resolve).record(seconds);
             }
         }
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::At;
 use super::metrics::CodeEnd;
-use super::text::Told;
+use super::text::FailureText;
 use super::trace::{self, Parent};
 use crate::util::sync::{Mutex, lock};
 
@@ -174,7 +174,7 @@ impl RunSpan {
     pub(crate) fn fails(&self, failure: &Failure) {
         if !self.span.is_disabled() {
             let mut end = lock(&self.end);
-            (end.is_error, end.failure) = (true, Some(Told(failure).to_string()));
+            (end.is_error, end.failure) = (true, Some(FailureText(failure).to_string()));
         }
     }
 

@@ -24,7 +24,7 @@ const QUOTING: [&str; 3] =
 pub(crate) const WITHHELD: &str = "text withheld, since it may quote a payload; see the run's `tree()`";
 
 /// A failure, without the failures that only pass it on.
-pub(super) struct Told<'a>(pub(super) &'a Failure);
+pub(super) struct FailureText<'a>(pub(super) &'a Failure);
 
 /// A text without the passwords of connection strings.
 pub(super) struct Scrubbed<T>(pub(super) T);
@@ -44,7 +44,7 @@ pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
 }
 
-impl Display for Told<'_> {
+impl Display for FailureText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut failures = vec![];
         find(self.0, &mut failures);
@@ -192,13 +192,13 @@ mod tests {
             unfit,
         ]);
         assert_eq!(
-            Told(&failures).to_string(),
+            FailureText(&failures).to_string(),
             format!("[stock[w]] stock.out: no chairs left; [stock[w]] PayloadMismatch: {WITHHELD}")
         );
         let forged = Failure::new("T\n\u{202e}ERROR", "m", "stock\u{1b}[2J[w]");
-        assert_eq!(Told(&forged).to_string(), r"[stock\u{1b}[2J[w]] T\n\u{202e}ERROR: m");
+        assert_eq!(FailureText(&forged).to_string(), r"[stock\u{1b}[2J[w]] T\n\u{202e}ERROR: m");
         let many = (0..5).map(|number| Failure::new("T", number.to_string(), "s"));
         let many = failure("GaveUpException", "").caused_by(many);
-        assert_eq!(Told(&many).to_string(), "[s] T: 0; [s] T: 1; [s] T: 2; and 2 more");
+        assert_eq!(FailureText(&many).to_string(), "[s] T: 0; [s] T: 1; [s] T: 2; and 2 more");
     }
 }

@@ -25,7 +25,7 @@ const INDENTED_MAX: usize = 32;
 const FAR: Duration = Duration::from_secs(1_000 * 366 * 24 * 60 * 60);
 
 /// The shortest duration shown: events that are written together are a microsecond apart.
-const TOLD_MIN: Duration = Duration::from_micros(100);
+const SHOWN_DURATION_MIN: Duration = Duration::from_micros(100);
 
 impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -190,7 +190,7 @@ impl RunInfo {
                 let left_out = format!("(events are left out: {})", hints.events);
                 Happened { at: event.at, what: What::Other(left_out) }
             });
-            let told = event.tells_something().then(|| {
+            let told = event.has_details().then(|| {
                 let is_new = event.worker != workers;
                 workers.clone_from(&event.worker);
                 // The intervention, which has a line of its own, names the operator.
@@ -272,7 +272,7 @@ impl fmt::Display for Happened<'_> {
 
 /// Formats a duration, unless it is too short to be shown.
 fn lasted(took: Option<Duration>) -> String {
-    let took = took.filter(|took| *took >= TOLD_MIN);
+    let took = took.filter(|took| *took >= SHOWN_DURATION_MIN);
     took.map_or_else(String::new, |took| format!("+ {}", humane(took)))
 }
 
@@ -290,7 +290,9 @@ impl RunEvent {
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
-            (Role::ChildrenUndone, _) if self.is_by_operator() => "skipped the wait for the failed children",
+            (Role::ChildrenRolledBack, _) if self.is_by_operator() => {
+                "skipped the wait for the failed children"
+            }
             (_, EventKind::Suspended) if self.is_by_operator() => "skipped the undoing",
             (_, EventKind::RolledBack) if self.is_by_operator() => "resolved",
             (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
@@ -298,10 +300,10 @@ impl RunEvent {
             }
             (Role::BeganToWait, _) => "began to wait",
             (Role::Completed, _) => "completed",
-            (Role::WentOnAnew, _) => "went on anew",
+            (Role::AsNew, _) => "continued as new",
             (Role::HandledFailures, _) => "handled child failures",
-            (Role::ChildrenUndone, _) => "undoing children",
-            (Role::Undone, _) => "undid",
+            (Role::ChildrenRolledBack, _) => "undoing children",
+            (Role::Compensated, _) => "undid",
             (Role::Passed, _) => PASSED,
             (Role::NothingToUndo, EventKind::RolledBack) => "rolled back, nothing to undo",
             (Role::NothingToUndo, EventKind::Suspended) => "nothing to undo",
@@ -323,7 +325,7 @@ impl RunEvent {
             WaitEnd::Slept => ("sleep", "ended"),
             WaitEnd::Ended => ("children", "ended"),
             // An operator has accepted failed rollbacks of others.
-            WaitEnd::RolledBack if self.role == Role::ChildrenUndone && self.is_by_operator() => {
+            WaitEnd::RolledBack if self.role == Role::ChildrenRolledBack && self.is_by_operator() => {
                 ("children", "ended")
             }
             WaitEnd::RolledBack => ("children", "rolled back"),
@@ -341,9 +343,9 @@ impl RunEvent {
         f.write_str(self.word())?;
         if let Some(subject) = self.subject() {
             let link = match (self.role, self.kind) {
-                (Role::ChildrenUndone, _) => " of",
-                (Role::Undone | Role::Passed, _) if self.is_skipping() => " of",
-                (Role::WentOnAnew, _) => " after",
+                (Role::ChildrenRolledBack, _) => " of",
+                (Role::Compensated | Role::Passed, _) if self.is_skipping() => " of",
+                (Role::AsNew, _) => " after",
                 (Role::HandledFailures, _) => " in",
                 (Role::BeganToWait, _) => " for",
                 _ if self.awaits.is_some() => " for",
@@ -362,14 +364,14 @@ impl RunEvent {
             (self.kind, &self.failure)
         {
             write!(f, ": {}", self.failure_in_words().unwrap_or_default())?;
-            write_place(f, failure)?;
+            write_location(f, failure)?;
         }
         self.unreadable.as_ref().map_or(Ok(()), |why| write!(f, " (unreadable: {})", Escaped(why)))
     }
 }
 
 /// The place in the code at which a failure was raised. A failure of the protocol, such as that of children, has none.
-fn write_place(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
+fn write_location(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
     failure.stack_trace.first().map_or(Ok(()), |Frame { file_name, line_number, .. }| {
         write!(f, ", at {}:{line_number}", Escaped(file_name))
     })

@@ -95,7 +95,7 @@ id! {
     /// The id of a run: one execution of a saga for one message.
     ///
     /// [`RunInfo::id`](crate::RunInfo::id), [`StuckRun::id`](crate::StuckRun::id) and
-    /// [`FailedCompensation::id`](crate::FailedCompensation::id) give it; [`Scoop::retry`](crate::Scoop::retry),
+    /// [`FailedRollback::id`](crate::FailedRollback::id) give it; [`Scoop::retry`](crate::Scoop::retry),
     /// [`Scoop::cancel`](crate::Scoop::cancel) and other requests take it. A [`Uuid`] from a log converts into it, as
     /// does its text; a request fails with [`RuntimeError::WrongId`](crate::RuntimeError::WrongId) if it names
     /// something else. It can be bound to a query as a `uuid`.
@@ -221,7 +221,7 @@ impl fmt::Display for Named {
 
 impl Wanted {
     /// Names the id to pass instead of that of `named`.
-    pub(crate) fn remedy(self, named: &Named) -> String {
+    pub(crate) fn hint(self, named: &Named) -> String {
         let (hierarchy, runs) = match named {
             Named::Hierarchy { runs } => (None, &runs[..]),
             Named::Run { hierarchy, .. } => (Some(hierarchy), &[][..]),
@@ -269,10 +269,10 @@ mod tests {
         assert!(two.to_string().ends_with(&format!(r"`check\nout` and run {nil}3 of `check\nout` handle")));
         assert!(three.to_string().contains(&format!(r"`, run {nil}3 of `check\nout` and run {nil}4")));
         assert_eq!(named(&[]).to_string(), format!("a message of hierarchy {nil}1 that no run handles"));
-        assert_eq!(Wanted::Run.remedy(&one), format!("use {nil}2"));
-        assert_eq!(Wanted::Run.remedy(&two), "use the id of a run");
+        assert_eq!(Wanted::Run.hint(&one), format!("use {nil}2"));
+        assert_eq!(Wanted::Run.hint(&two), "use the id of a run");
         let both = format!("use {nil}2 for the run, or {nil}1 for all of the hierarchy");
-        assert_eq!(Wanted::RunOrHierarchy.remedy(&one), both);
-        assert_eq!(Wanted::RunOrHierarchy.remedy(&two), format!("use {nil}1"));
+        assert_eq!(Wanted::RunOrHierarchy.hint(&one), both);
+        assert_eq!(Wanted::RunOrHierarchy.hint(&two), format!("use {nil}1"));
     }
 }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_runtime::{FailedCompensation, ListCursor, RunId, StuckRun};
+use scoop_runtime::{FailedRollback, ListCursor, RunId, StuckRun};
 use uuid::Uuid;
 
 use super::action::Action;
@@ -77,7 +77,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<InboxPage, Faul
         place.map_err(|error| Fault::BadRequest(error.to_string()))
     };
     let (failed_after, stuck_after) = (place("failed")?, place("stuck")?);
-    let failed = async { web.scoop.failed_compensations().after_cursor(failed_after).limit(PAGE_SIZE).await };
+    let failed = async { web.scoop.failed_rollbacks().after_cursor(failed_after).limit(PAGE_SIZE).await };
     let stuck = async { web.scoop.stuck_runs().after_cursor(stuck_after).limit(PAGE_SIZE).await };
     let (failed, stuck) = tokio::join!(failed, stuck);
     let (failed, stuck) = (failed?, stuck?);
@@ -91,7 +91,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<InboxPage, Faul
         next: next.map(|next| format!("{}/inbox{}#{name}", base.0, query([(name, &*next.to_string())]))),
         first: after.map(|_| format!("{}/inbox#{name}", base.0)),
     };
-    let failed_next = last(failed.len(), failed.last().map(FailedCompensation::cursor));
+    let failed_next = last(failed.len(), failed.last().map(FailedRollback::cursor));
     let stuck_next = last(stuck.len(), stuck.last().map(StuckRun::cursor));
     let failed = failed.iter().map(|it| failed_entry(it, now, possible)).collect();
     let stuck = stuck.iter().map(|it| stuck_entry(it, now, possible)).collect();
@@ -104,7 +104,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<InboxPage, Faul
 }
 
 fn failed_entry(
-    it: &FailedCompensation,
+    it: &FailedRollback,
     now: SystemTime,
     possible: impl Fn(Vec<Action>) -> Vec<Action>,
 ) -> Entry {

@@ -103,7 +103,7 @@ async fn rolled_back_order_is_found_and_explained_on_one_page() {
 async fn failed_refund_is_repaired_by_a_click() {
     let site = Site::open_with("repaired", Provider::go_down).await;
     let Site { scoop, browser, url, .. } = &site;
-    let failed = scoop.failed_compensations().await.unwrap();
+    let failed = scoop.failed_rollbacks().await.unwrap();
     let refund = failed.iter().find(|it| it.handler == "payments").expect("the first refund was refused");
     let order = scoop.find(refund.hierarchy()).await.unwrap();
     assert!(matches!(order.wait().await.unwrap(), Outcome::RollbackFailed(_)));

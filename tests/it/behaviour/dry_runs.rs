@@ -72,7 +72,7 @@ struct Asked {
 
 impl Asked {
     async fn about(db: Database) -> Result<Self> {
-        let client = db.scoop().patience(Duration::from_secs(10)).client().await?;
+        let client = db.scoop().retry_for(Duration::from_secs(10)).client().await?;
         Ok(Self { db, client })
     }
 
@@ -94,7 +94,7 @@ impl Asked {
 
     /// The run of this saga in the hierarchy whose rollback failed.
     async fn failed(&self, hierarchy: &Handle, saga: &str) -> Result<RunId> {
-        let listed = self.client.failed_compensations().await?;
+        let listed = self.client.failed_rollbacks().await?;
         let mut failed = listed.iter().filter(|it| it.hierarchy() == hierarchy.id() && it.handler == saga);
         Ok(failed.next().unwrap_or_else(|| panic!("{saga} is not among {listed:?}")).id())
     }

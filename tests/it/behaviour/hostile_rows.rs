@@ -278,9 +278,9 @@ async fn failed_rollbacks_without_a_record_keep_no_other_from_being_listed() -> 
          FROM unnest('{infinity,infinity,9999-12-31,now,4713-01-01 BC}'::text[]) at",
     )
     .await;
-    let mut listed: Vec<scoop::requests::FailedCompensation> = vec![];
+    let mut listed: Vec<scoop::requests::FailedRollback> = vec![];
     loop {
-        let page = client.failed_compensations().limit(2);
+        let page = client.failed_rollbacks().limit(2);
         let page = match listed.last() {
             Some(last) => page.after(last).await?,
             None => page.await?,
@@ -330,7 +330,7 @@ async fn unreadable_failures_are_listed() -> Result<()> {
         .await;
     }
     db.execute(FAILED).await;
-    let listed = scoop.failed_compensations().await?;
+    let listed = scoop.failed_rollbacks().await?;
     gate.open(1);
     assert_eq!(root.ends().await?, Outcome::Committed);
     assert_eq!(listed.len(), 5);
@@ -411,7 +411,7 @@ async fn damaged_record_of_a_failed_rollback_refuses_its_own_repair_and_no_other
         assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
         is_mended.store(true, Ordering::SeqCst);
         let run_of = async |handler: &str| -> Result<Uuid> {
-            let listed = scoop.failed_compensations().await?;
+            let listed = scoop.failed_rollbacks().await?;
             let failed = listed.iter().find(|failed| failed.handler == handler);
             Ok(failed.expect("it is listed").lineage.id())
         };
@@ -460,7 +460,7 @@ async fn thousands_of_dead_workers_are_reaped_beside_a_living_one() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_attempts_of_a_run_keep_no_other_from_being_taken_over() -> Result<()> {
     for forged in [
-        "tries.doubts = 2147483647, tries.attempts = 1",
+        "tries.unknown_attempts = 2147483647, tries.attempts = 1",
         "tries.attempts = 2147483647, tries.retries = 2147483647",
         "tries.attempts = 1, tries.tried_under = '{{1,2},{3,4}}'",
     ] {
@@ -716,7 +716,7 @@ async fn failures_of_many_levels_hide_no_other_run_and_no_event() -> Result<()> 
     let found = scoop.operate().runs().list().failed_with("usual").await?.runs;
     assert_eq!(found.iter().map(|run| &*run.handler).collect::<Vec<_>>(), ["three"]);
     assert_eq!(scoop.operate().runs().list().failed_with("TooDeep").await?.runs.len(), 3);
-    let listed = scoop.failed_compensations().await?;
+    let listed = scoop.failed_rollbacks().await?;
     let mut codes: Vec<_> = listed.into_iter().map(|failed| (failed.handler, failed.failure.kind)).collect();
     codes.sort();
     let codes: Vec<_> = codes.iter().map(|(handler, code)| (&**handler, &**code)).collect();
@@ -754,7 +754,7 @@ async fn failures_and_reasons_beyond_those_of_programs_are_cut_in_lists() -> Res
     .await;
 
     let (mut codes, mut sizes) = (vec![], vec![]);
-    for failed in scoop.failed_compensations().await? {
+    for failed in scoop.failed_rollbacks().await? {
         sizes.push(failed.failure.message.len());
         codes.push((failed.handler, failed.failure.kind));
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use scoop::requests::{FailedCompensation, StuckRun};
+use scoop::requests::{FailedRollback, StuckRun};
 use scoop::{Handle, RunId};
 
 use super::*;
@@ -154,15 +154,15 @@ async fn failed_rollbacks_of_any_time_are_listed_once_each() -> Result<()> {
          FROM scoop.message_event e WHERE e.type = 'ROLLBACK_FAILED'",
     )
     .await;
-    let listed: Vec<FailedCompensation> = one_by_one(async |last| {
-        let page = client.failed_compensations().limit(1);
+    let listed: Vec<FailedRollback> = one_by_one(async |last| {
+        let page = client.failed_rollbacks().limit(1);
         Ok(match last {
             Some(last) => page.after(last).await?,
             None => page.await?,
         })
     })
     .await?;
-    assert_eq!(listed.iter().map(FailedCompensation::id).collect::<BTreeSet<RunId>>().len(), TIMES.len());
+    assert_eq!(listed.iter().map(FailedRollback::id).collect::<BTreeSet<RunId>>().len(), TIMES.len());
     assert!(listed.is_sorted_by(|a, b| a.at >= b.at));
     Ok(())
 }
@@ -229,11 +229,11 @@ async fn ends_or_is_stuck_at_once(db: &Database, root: &Handle, what: &str) {
         states.is_empty() || states.iter().any(|state| state == "stuck")
     };
     eventually(what, at_rest).await;
-    let doubts = format!(
-        "SELECT coalesce(max((tries).doubts), 0)::bigint FROM scoop.run WHERE root = '{}'",
+    let unknown_attempts = format!(
+        "SELECT coalesce(max((tries).unknown_attempts), 0)::bigint FROM scoop.run WHERE root = '{}'",
         root.id()
     );
-    assert_eq!(db.number(&doubts).await, 0, "{what}");
+    assert_eq!(db.number(&unknown_attempts).await, 0, "{what}");
     for reason in db.texts(&state.replace("state::text", "reason")).await {
         let row = "SELECT id::text FROM scoop.message_event WHERE NOT created_at BETWEEN '0001-01-01Z' AND '9999-12-31Z'";
         let named = db.texts(row).await.iter().any(|id| reason.contains(id.as_str()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use scoop::InMemory;
 use scoop::requests::RepairAnswer;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use serde_json::Value;
 
 use super::*;
@@ -125,7 +125,7 @@ handler! {
 async fn archived(builder: scoop::Builder, grow_older: impl AsyncFn(Duration)) -> Result<Vec<Value>> {
     let lines = Arc::new(Mutex::new(vec![]));
     let shelf = lines.clone();
-    let builder = builder.keep(Keep::forever()).only::<Fall>().before_delete(move |batch| {
+    let builder = builder.retention(Retention::forever()).only::<Fall>().archive_with(move |batch| {
         let shelf = shelf.clone();
         async move {
             let mut text = vec![];
@@ -138,7 +138,7 @@ async fn archived(builder: scoop::Builder, grow_older: impl AsyncFn(Duration)) -
     let scoop = builder.start().await?;
     let fallen = scoop.launch(Vase).await?;
     assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
-    let failed = scoop.failed_compensations().await?.remove(0).id();
+    let failed = scoop.failed_rollbacks().await?.remove(0).id();
     assert_eq!(scoop.retry(failed).source("Ada").await?, RepairAnswer::Accepted);
     fallen.comes_to(|tree| matches!(tree.roots()[0].state, scoop::tree::RunState::RollbackFailed(_))).await?;
     assert_eq!(scoop.resolve(failed, "glued").await?, RepairAnswer::Accepted);

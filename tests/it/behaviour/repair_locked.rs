@@ -54,7 +54,7 @@ async fn repair_that_fails_again_during_a_decision_beside_it_wakes_no_run_above_
     let root = scoop.launch(Root).await?;
     assert!(matches!(root.ends().await?, Outcome::RollbackFailed(_)));
     gate.arrivals(1).await;
-    let listed = scoop.failed_compensations().await?;
+    let listed = scoop.failed_rollbacks().await?;
     let id =
         |handler: &str| listed.iter().find(|failed| failed.handler == handler).expect("it is listed").id();
     let (child, other) = (id("child-handler"), id("other-child-handler"));

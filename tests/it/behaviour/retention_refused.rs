@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scoop::Handle;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 
 use super::*;
 use crate::support::{Database, eventually};
@@ -30,8 +30,8 @@ async fn note(db: &Database, order: &Handle) {
     db.execute(&format!("INSERT INTO note VALUES ('{}')", order.message_id())).await;
 }
 
-async fn start(db: &Database, keep: Keep) -> Result<Scoop> {
-    Ok(db.scoop().keep(keep).only::<Orders>().start().await?)
+async fn start(db: &Database, keep: Retention) -> Result<Scoop> {
+    Ok(db.scoop().retention(keep).only::<Orders>().start().await?)
 }
 
 async fn orders<const N: usize>(scoop: &Scoop) -> Result<[Handle; N]> {
@@ -51,7 +51,7 @@ async fn is_deleted(scoop: &Scoop, order: &Handle) {
 #[tokio::test(flavor = "multi_thread")]
 async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted() -> Result<()> {
     let db = with_notes().await;
-    let scoop = start(&db, Keep::default().every(Duration::from_millis(20))).await?;
+    let scoop = start(&db, Retention::default().every(Duration::from_millis(20))).await?;
     let all: [_; 20] = orders(&scoop).await?;
     let (noted, others): (Vec<_>, Vec<_>) = all.into_iter().enumerate().partition(|(at, _)| at % 7 == 3);
     for (_, order) in &noted {
@@ -80,9 +80,9 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     assert_eq!(scoop.undeletable().await?.len(), noted.len());
     let would_be = scoop.prune().older_than(7 * DAY).dry_run().await?;
     let refused = u64::try_from(noted.len())?;
-    assert_eq!((would_be.hierarchies, would_be.kept.refused), (0, refused), "{would_be:?}");
+    assert_eq!((would_be.hierarchies, would_be.retained.refused), (0, refused), "{would_be:?}");
     let younger = scoop.prune().older_than(30 * DAY).dry_run().await?;
-    assert_eq!((younger.kept.refused, younger.kept.recent), (0, refused), "{younger:?}");
+    assert_eq!((younger.retained.refused, younger.retained.recent), (0, refused), "{younger:?}");
 
     // What comes later is not held up.
     let [later] = orders(&scoop).await?;
@@ -107,7 +107,7 @@ async fn constraint_that_is_checked_at_the_commit_counts_too() -> Result<()> {
         "CREATE TABLE note (message uuid REFERENCES scoop.message (id) DEFERRABLE INITIALLY DEFERRED)",
     )
     .await;
-    let scoop = start(&db, Keep::default().every(Duration::from_millis(20))).await?;
+    let scoop = start(&db, Retention::default().every(Duration::from_millis(20))).await?;
     let [noted, other] = orders(&scoop).await?;
     note(&db, &noted).await;
     db.grow_older(8 * DAY).await;
@@ -121,19 +121,19 @@ async fn constraint_that_is_checked_at_the_commit_counts_too() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_by_hand_passes_over_what_is_refused_and_counts_it() -> Result<()> {
     let db = with_notes().await;
-    let scoop = start(&db, Keep::forever()).await?;
+    let scoop = start(&db, Retention::forever()).await?;
     let all: [_; 5] = orders(&scoop).await?;
     note(&db, &all[1]).await;
     note(&db, &all[4]).await;
     db.grow_older(60 * DAY).await;
     let pruned = scoop.prune().await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.refused, pruned.messages), (3, 2, 3), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.refused, pruned.messages), (3, 2, 3), "{pruned:?}");
     for (at, order) in all.iter().enumerate() {
         assert_eq!(scoop.find(order.id()).await.is_ok(), [1, 4].contains(&at));
     }
     db.execute("DELETE FROM note").await;
     let pruned = scoop.prune().await?;
-    assert_eq!((pruned.hierarchies, pruned.kept), (2, Default::default()), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained), (2, Default::default()), "{pruned:?}");
     scoop.shutdown().await?;
     Ok(())
 }

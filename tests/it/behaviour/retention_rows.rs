@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use scoop::pauses::PauseTarget;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use sqlx::PgPool;
 
 use super::*;
@@ -54,7 +54,12 @@ impl Feeds {
     }
 
     #[step]
-    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed, _: &u32) -> Result<Anew<FeedsStep, Feed>> {
+    async fn turn(
+        &self,
+        scope: &mut Scope<'_>,
+        feed: &Feed,
+        _: &u32,
+    ) -> Result<ContinueAsNew<FeedsStep, Feed>> {
         match feed.cursor {
             0 if feed.fails => Err(SIMULATED.into()),
             0 => {
@@ -62,7 +67,7 @@ impl Feeds {
                 self.gate.pass().await;
                 Ok(Next::Continue.into())
             }
-            cursor => Ok(Next::anew(Feed { cursor: cursor - 1, ..feed.clone() })),
+            cursor => Ok(Next::continue_as_new(Feed { cursor: cursor - 1, ..feed.clone() })),
         }
     }
 
@@ -102,7 +107,7 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
     let scoop = start(&db, &feeds).await?;
     let feed = scoop.launch(Feed { cursor: 2, fails: true }).await?;
     assert!(matches!(feed.ends().await?, Outcome::RollbackFailed(_)));
-    let [failed] = &scoop.failed_compensations().await?[..] else { panic!("there is one") };
+    let [failed] = &scoop.failed_rollbacks().await?[..] else { panic!("there is one") };
     scoop.retry(failed.lineage.id()).await?;
     let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
     eventually("it failed again", async || db.number(failures).await == 2).await;
@@ -116,7 +121,7 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
     }
     db.grow_older(60 * DAY).await;
     let pruned = db.client().prune().await?;
-    assert_eq!((pruned.hierarchies, pruned.kept), (1, Default::default()));
+    assert_eq!((pruned.hierarchies, pruned.retained), (1, Default::default()));
     for table in RECORD {
         assert_eq!(rows(&db, table).await, 0, "{table}");
     }
@@ -128,7 +133,7 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
 async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Result<()> {
     let (db, lines) = (Database::new().await, Arc::new(Mutex::new(Vec::<u8>::new())));
     let to = lines.clone();
-    let builder = db.scoop().keep(Keep::forever()).only::<Items>().before_delete(move |batch| {
+    let builder = db.scoop().retention(Retention::forever()).only::<Items>().archive_with(move |batch| {
         let to = to.clone();
         async move {
             let mut text: Vec<u8> = vec![];
@@ -170,7 +175,7 @@ async fn hierarchy_that_another_transaction_has_locked_is_kept() -> Result<()> {
         let mut tx = db.pool().begin().await?;
         sqlx::raw_sql(sqlx::AssertSqlSafe(lock.clone())).execute(&mut *tx).await?;
         let pruned = scoop.prune().await?;
-        assert_eq!((pruned.hierarchies, pruned.kept.busy), (0, 1), "{lock}");
+        assert_eq!((pruned.hierarchies, pruned.retained.busy), (0, 1), "{lock}");
         tx.rollback().await?;
     }
     assert_eq!(scoop.prune().await?.hierarchies, 1);
@@ -251,7 +256,7 @@ async fn redelivered_message_is_kept_while_its_new_run_is_unfinished() -> Result
     assert_eq!(scoop.redeliver::<Feed>().await?.hierarchies, [unhandled.id()]);
     feeds.gate.arrivals(1).await;
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.prune().await?.kept.unfinished, 1);
+    assert_eq!(scoop.prune().await?.retained.unfinished, 1);
     feeds.gate.open(10);
     assert_eq!(unhandled.ends().await?, Outcome::Committed);
     db.grow_older(60 * DAY).await;
@@ -521,8 +526,8 @@ handler! {
 #[tokio::test(flavor = "multi_thread")]
 async fn unique_key_that_is_kept_is_a_message_without_its_payload() -> Result<()> {
     let db = Database::new().await;
-    let keep = Keep::default().unique_keys(90 * DAY);
-    let scoop = db.scoop().keep(keep).only::<Letters>().start().await?;
+    let keep = Retention::default().unique_keys(90 * DAY);
+    let scoop = db.scoop().retention(keep).only::<Letters>().start().await?;
     for key in [Some("7"), None] {
         let letter = scoop.launch(Letter { text: "hunter2".into() });
         let letter = if let Some(key) = key { letter.unique(key).await? } else { letter.await? };
@@ -586,7 +591,7 @@ async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
         }
         if is_by_hand {
             let expected = scoop.prune().dry_run().await?;
-            assert_eq!((expected.hierarchies, expected.kept.recent), (3, 0), "{expected:?}");
+            assert_eq!((expected.hierarchies, expected.retained.recent), (3, 0), "{expected:?}");
             assert_eq!(scoop.prune().await?, expected);
         } else {
             let mut deleted = 0;

@@ -157,7 +157,7 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
 
     let failed = scoop.launch(order(true)).await?;
     assert!(matches!(failed.ends().await?, Outcome::RollbackFailed(_)));
-    let run = scoop.failed_compensations().await?[0].id();
+    let run = scoop.failed_rollbacks().await?[0].id();
     scoop.retry(run).await?;
     let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
     eventually("it has failed again", async || db.number(failures).await == 2).await;
@@ -547,7 +547,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     let runs = "SELECT count(*) FROM scoop.runs";
     assert_eq!(sqlx::query_scalar::<_, i64>(runs).fetch_one(&pool).await?, 0);
     assert!(reader.operate().handlers().list().await?.iter().any(|listed| listed.handler == "orders"));
-    assert!(reader.stuck_runs().await?.is_empty() && reader.failed_compensations().await?.is_empty());
+    assert!(reader.stuck_runs().await?.is_empty() && reader.failed_rollbacks().await?.is_empty());
     assert!(
         !reader.operate().runs().list().await?.runs.is_empty()
             && !reader.operate().runs().list().handler("orders").await?.runs.is_empty()
@@ -560,7 +560,7 @@ async fn reader_role_looks_and_does_not_launch() -> Result<()> {
     assert!(seen.tree().await?.cancellations().is_empty());
     let broken = scoop.launch(Order { fails: true }).await?;
     assert!(matches!(broken.ends().await?, Outcome::RollbackFailed(_)));
-    let run = reader.failed_compensations().await?.remove(0).id();
+    let run = reader.failed_rollbacks().await?.remove(0).id();
     assert_eq!(reader.operate().runs().explain(run).await?.runs[0].requests().count(), 4);
     for tried in [reader.retry(run), reader.skip(run, "tried"), reader.resolve(run, "tried")] {
         assert_eq!(tried.dry_run().await?, RepairAnswer::Accepted);

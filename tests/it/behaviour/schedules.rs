@@ -616,7 +616,7 @@ mod overlap {
         let db = Database::new().await;
         let scoop = db.start((Broken,)).await?;
         eventually("several runs rest as failed", async || {
-            scoop.failed_compensations().await.expect("the database answers").len() > 2
+            scoop.failed_rollbacks().await.expect("the database answers").len() > 2
         })
         .await;
         scoop.shutdown().await?;

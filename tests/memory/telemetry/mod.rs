@@ -465,7 +465,7 @@ async fn outcomes() -> Result<()> {
     assert_eq!(post.scoop.prune().await?.hierarchies, 1);
     post.scoop.shutdown().await?;
     let refused =
-        |it: scoop::Builder| it.only::<LetterSaga>().before_delete(|_| async { Err::<(), _>("no room") });
+        |it: scoop::Builder| it.only::<LetterSaga>().archive_with(|_| async { Err::<(), _>("no room") });
     let post = Program::start(&letters, refused).await?;
     post.scoop.launch(Letter).await?.ends().await?;
     letters.advance(Duration::from_secs(40 * 24 * 3_600));

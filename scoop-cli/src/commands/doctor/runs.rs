@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use scoop_operate::{OperateExt as _, WaitKind};
-use scoop_runtime::{FailedCompensation, RunPhase, RunRequest, Scoop};
+use scoop_runtime::{FailedRollback, RunPhase, RunRequest, Scoop};
 
 use super::{Advice, Finding, LISTED, Level};
 use crate::commands::counts;
@@ -147,11 +147,11 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
 
 /// The first rollbacks that failed by themselves, up to [`LISTED`], and whether all failed rollbacks were looked at. The list has the
 /// newest first: a rollback comes after those of its ancestors, which failed because of it.
-async fn undecided_rollbacks(scoop: &Scoop) -> Result<(Vec<FailedCompensation>, bool), Fault> {
+async fn undecided_rollbacks(scoop: &Scoop) -> Result<(Vec<FailedRollback>, bool), Fault> {
     let (mut undecided, mut place) = (vec![], None);
     for _ in 0..FAILED_PAGES {
-        let failed = scoop.failed_compensations().limit(FAILED_PAGE).after_cursor(place).await?;
-        place = failed.last().map(FailedCompensation::cursor);
+        let failed = scoop.failed_rollbacks().limit(FAILED_PAGE).after_cursor(place).await?;
+        place = failed.last().map(FailedRollback::cursor);
         undecided.extend(failed.into_iter().filter(|it| it.failed_below.is_empty()));
         undecided.truncate(LISTED as usize);
         if place.is_none() || undecided.len() >= LISTED as usize {

@@ -10,7 +10,7 @@ use super::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::{Handle, Outcome, Status, notified};
 use crate::saga::command::decision_name;
 use crate::saga::shape;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::retries::{GivenUp, Retries};
 use crate::{Command, NoResult, RuntimeError};
 
 impl Handle {
@@ -50,7 +50,7 @@ impl Handle {
                     pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
                 }
                 let read = |_| self.scoop.store().command_decision(self.message, decision_name(), None);
-                match Trial::new(Duration::ZERO).endure(read).await {
+                match Retries::new(Duration::ZERO).run(read).await {
                     Ok(Some(decision)) => return Ok(decision),
                     Ok(None) => {
                         if let Some(outcome) = ended.take() {

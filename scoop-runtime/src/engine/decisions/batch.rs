@@ -15,7 +15,7 @@ use crate::bug::{Bug, is_injected};
 use crate::engine::execution::Why;
 use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary::{self, Held};
+use crate::engine::user_code::boundary::{self, DropGuarded};
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
 use crate::store::{EntityId, Settlement};
@@ -114,8 +114,8 @@ pub(super) fn decide_loaded(
     batch: &[Pending],
     id: &EntityId,
     stored: StoredEntity,
-    state: Option<Held>,
-) -> Option<(Decisions, Vec<OutcomeIfCommitted>, Option<Held>)> {
+    state: Option<DropGuarded>,
+) -> Option<(Decisions, Vec<OutcomeIfCommitted>, Option<DropGuarded>)> {
     let write = Write::ByTable { alone: batch.len() == 1 };
     let entity = batch.first()?.undecided.decisions.entity;
     let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
@@ -138,7 +138,7 @@ struct Working {
     stored: StoredEntity,
     has_changed: bool,
     /// The functions of its type, and its state, once a decision needs them.
-    state: Option<(EntityType, Held)>,
+    state: Option<(EntityType, DropGuarded)>,
     /// Why no decision about it can be made.
     hindrance: Option<Hindrance>,
 }
@@ -165,7 +165,7 @@ impl Working {
     /// Reads the stored state.
     fn read(&mut self, entity: EntityType, source: &str) -> Result<(), String> {
         match boundary::run(source, || entity.read(self.stored.state.as_ref())) {
-            Ok(Ok(state)) => self.state = Some((entity, Held::new(state))),
+            Ok(Ok(state)) => self.state = Some((entity, DropGuarded::new(state))),
             Ok(Err(error)) => return Err(error.to_string()),
             Err(panic) => return Err(panic.to_string()),
         }
@@ -185,9 +185,9 @@ impl Working {
 }
 
 /// A decision.
-struct Made {
+struct DecidedCommand {
     /// The change of the entity.
-    apply: Option<Held<Application>>,
+    apply: Option<DropGuarded<Application>>,
     /// The message that was launched.
     event: Option<Uuid>,
     settles: Box<Settles>,
@@ -207,8 +207,8 @@ impl DecisionInBatch<'_> {
         entity: &mut Working,
         decisions: &mut Decisions,
     ) -> Result<Result<OutcomeIfCommitted, OutcomeIfCommitted>, NeedsEach> {
-        let Made { apply, event, settles, settlement } = match self.made(entity) {
-            Ok(made) => made,
+        let DecidedCommand { apply, event, settles, settlement } = match self.decided(entity) {
+            Ok(decided) => decided,
             Err(outcome) => return Ok(Err(outcome)),
         };
         if let Some(apply) = apply {
@@ -219,7 +219,7 @@ impl DecisionInBatch<'_> {
                 }
                 Err(failure) => {
                     // The state may have changed in part.
-                    entity.state = entity.state.take().filter(|_| is_injected(Bug::KeepAfterPanic));
+                    entity.state = entity.state.take().filter(|_| is_injected(Bug::StoreAfterPanic));
                     return Ok(Err(OutcomeIfCommitted::Failed(failure)));
                 }
             }
@@ -238,7 +238,7 @@ impl DecisionInBatch<'_> {
     }
 
     /// What the command decides. Nothing has changed yet.
-    fn made(&self, entity: &mut Working) -> Result<Made, OutcomeIfCommitted> {
+    fn decided(&self, entity: &mut Working) -> Result<DecidedCommand, OutcomeIfCommitted> {
         let Undecided { run, saga, decisions, .. } = self.undecided;
         match &entity.hindrance {
             None => {}
@@ -258,7 +258,7 @@ impl DecisionInBatch<'_> {
         let (_, state) = entity.state.as_ref().expect("it was just read");
         let (mut apply, mut returned) = (None, Returned::nothing());
         if let Some(decided) = self.call(state.get())? {
-            apply = decided.apply.map(Held::new);
+            apply = decided.apply.map(DropGuarded::new);
             returned.emissions.extend(decided.message.map(|message| self.emission(message)).transpose()?);
             let limit = self.engine.settings.limits.payload_bytes_max;
             let what = || format!("the decision of saga `{}`", saga.definition.saga);
@@ -268,19 +268,19 @@ impl DecisionInBatch<'_> {
         }
         let event = returned.emissions.first().map(|emission| emission.message);
         let (settles, settlement) = self.settlement(returned)?;
-        Ok(Made { apply, event, settles, settlement })
+        Ok(DecidedCommand { apply, event, settles, settlement })
     }
 
     /// Whether all of the batch is decided in another way after an application has failed.
     fn splits(&self) -> bool {
         match self.write {
-            Write::AtLast => !is_injected(Bug::KeepAfterPanic),
+            Write::AtLast => !is_injected(Bug::StoreAfterPanic),
             Write::AfterEach => false,
             Write::ByTable { alone } => !alone,
         }
     }
 
-    fn apply(&self, entity: &mut Working, apply: Held<Application>) -> Result<(), Failure> {
+    fn apply(&self, entity: &mut Working, apply: DropGuarded<Application>) -> Result<(), Failure> {
         let Undecided { run, saga, entity: id, .. } = self.undecided;
         let (_, state) = entity.state.as_mut().expect("the decision was made by it");
         let applied = boundary::run(&run.source, || apply.take()(state.get_mut()));

@@ -34,9 +34,9 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained:
         }
         drop(outcomes);
         // One outcome that needs a long statement must not force it on the others.
-        let mut shapes: [Vec<Pending>; 6] = Default::default();
+        let mut by_path: [Vec<Pending>; 6] = Default::default();
         for pending in batch.drain(..) {
-            let place = match pending.settlement.path() {
+            let path = match pending.settlement.path() {
                 _ if pending.settlement.is_bulky() => 5,
                 _ if pending.settlement.requires_handlers() => 4,
                 SettlePath::Advance => 0,
@@ -44,13 +44,13 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained:
                 SettlePath::RequestRollback => 2,
                 SettlePath::General => 3,
             };
-            shapes[place].push(pending);
+            by_path[path].push(pending);
         }
-        for mut batch in shapes {
+        for mut batch in by_path {
             // In the order in which a cancellation locks the runs of a hierarchy. The two can still wait for each
             // other, since runs of a batch that continue are locked before those that end; then the server aborts one
             // of them.
-            batch.sort_unstable_by_key(|pending| pending.settlement.place());
+            batch.sort_unstable_by_key(|pending| pending.settlement.lock_order());
             let lengths: Vec<_> =
                 parts(&batch, |pending| pending.settlement.bytes()).map(<[_]>::len).collect();
             for length in lengths {

@@ -10,7 +10,8 @@ mod in_step;
 pub(super) mod queue;
 
 use scoop_core::{
-    Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey, Tried, Wait,
+    AttemptHistory, Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey,
+    Wait,
 };
 use serde_json::Value;
 
@@ -215,7 +216,7 @@ async fn on_refused(
     let reasons = reasons_to_give_up(engine, execution).await?;
     if reasons.is_empty() {
         // The writes of the step are rolled back, so if the run is still held, the step has caused that.
-        if in_transaction && engine.store.is_held(execution.key).await.unwrap_or(false) {
+        if in_transaction && engine.store.is_claimed(execution.key).await.unwrap_or(false) {
             let failure = Failure::new("TransactionError", OWN_RUN, &execution.run.source);
             return Ok(Err(StepFailed { context: after.context, failure }));
         }
@@ -243,7 +244,7 @@ pub(super) struct AfterCommit {
     /// The signals to deliver.
     signals: Vec<SignalKey>,
     /// The message of the execution that begins.
-    anew: Option<Value>,
+    as_new: Option<Value>,
     /// What it waits for, if strategies have to decide before it goes on.
     wait: Option<Wait>,
 }
@@ -258,9 +259,9 @@ impl AfterCommit {
             Fate::Committed => (None, false),
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => (None, true),
         };
-        let anew = conclusion.anew.as_ref().map(|next| next.payload.clone());
+        let as_new = conclusion.as_new.as_ref().map(|next| next.payload.clone());
         let wait = conclusion.wait.clone().filter(Wait::is_undecided);
-        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], anew, wait }
+        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], as_new, wait }
     }
 
     /// The same, with what only its settlement has.
@@ -320,10 +321,10 @@ fn apply(
         if committed {
             execution.span.ends_as("committed");
         }
-        let is_undone = matches!(execution.run.path, Path::Backward { rollback_requested: true, .. });
+        let is_rolled_back = matches!(execution.run.path, Path::Backward { rollback_requested: true, .. });
         // The clocks of the server and of a program that has begun it by itself may differ.
         let took = (settled.last_event_at - execution.began_at).max(time::Duration::ZERO);
-        if !is_undone {
+        if !is_rolled_back {
             metrics::run_seconds(&execution.saga.definition.saga, outcome).record(took.as_seconds_f64());
         }
         match execution.run.lineage.parent() {
@@ -354,11 +355,11 @@ fn apply(
             execution.attempts = 0;
             execution.retries = 0;
             execution.newest_failure = None;
-            execution.former_attempts = Tried::default();
+            execution.attempt_history = AttemptHistory::default();
             execution.overdue = settled.overdue;
             execution.wait = after.wait;
-            if let Some(payload) = after.anew {
-                execution.begin_anew(payload, settled.last_event_at);
+            if let Some(payload) = after.as_new {
+                execution.begin_execution(payload, settled.last_event_at);
             }
             Ok(())
         }

@@ -71,12 +71,12 @@ impl Scope<'_> {
                 &run.source,
             )));
         }
-        self.keep_reply::<M>(answer)
+        self.store_reply::<M>(answer)
     }
 
     /// Adds a reply to the record of the step.
     #[track_caller]
-    fn keep_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
+    fn store_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
         let CallSite { run, definition, step, .. } = self.place;
         let handler = &definition.saga;
         let limit = self.engine.settings().limits.payload_bytes_max;

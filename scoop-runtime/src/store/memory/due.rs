@@ -7,11 +7,11 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::definitions::lanes_of;
+use super::definitions::queues_of;
 use super::row::WorkingRow;
 use super::state::State;
 use crate::store::{
-    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, OverdueRun, ParentRef, QueueCursors, Suspect,
+    ClaimKey, ClaimQueues, Due, DueStorage, GiveUpReasons, OverdueRun, ParentRef, QueueCursors, Suspect,
     SuspectClaim,
 };
 use crate::util::when::Now;
@@ -19,20 +19,20 @@ use crate::util::when::Now;
 impl DueStorage for MemoryStore {
     async fn next_due(
         &self,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         worker: Uuid,
         suspects: SuspectClaim,
         progress: &QueueCursors,
     ) -> sqlx::Result<Due> {
         self.run("due", |state| {
-            let reached = Priority::ALL.map(|level| (level, progress.of(lanes, level)));
-            let ready = lanes_of(lanes).enumerate().filter_map(|(at, lane)| {
+            let reached = Priority::ALL.map(|level| (level, progress.of(queues, level)));
+            let ready = queues_of(queues).enumerate().filter_map(|(at, queue)| {
                 let first = |(level, reached): &(_, Vec<_>)| {
-                    state.ready_since((&lane, lanes.begun_only[at]), *level, reached[at]).next()
+                    state.ready_since((&queue, queues.begun_only[at]), *level, reached[at]).next()
                 };
                 reached.iter().filter_map(first).map(|(at, ..)| *at).min()
             });
-            let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
+            let suspect = state.suspect(queues).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);
             let pause = state.pauses.values().filter_map(|pause| pause.until).min();
             let of_runs = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue);
@@ -97,11 +97,11 @@ impl DueStorage for MemoryStore {
                 (true, _) => Some(0.0),
                 (false, at) => at.map(|at| (at - state.now()).as_seconds_f64()),
             };
-            let held = keys.iter().filter_map(|key| {
+            let claimed = keys.iter().filter_map(|key| {
                 let row = state.row((key.root, key.id)).filter(|row| row.epoch == key.epoch)?;
                 Some((key.id, seconds(row)?))
             });
-            Ok(held.collect())
+            Ok(claimed.collect())
         })
         .await
     }
@@ -118,8 +118,8 @@ impl DueStorage for MemoryStore {
         .await
     }
 
-    async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
-        self.run("is_held", |state| Ok(state.claimed_under(key).is_some())).await
+    async fn is_claimed(&self, key: ClaimKey) -> sqlx::Result<bool> {
+        self.run("is_claimed", |state| Ok(state.claimed_under(key).is_some())).await
     }
 
     async fn now(&self) -> sqlx::Result<Now> {
@@ -146,7 +146,7 @@ impl State {
         let events = row.lineage.ids().iter().flat_map(|id| hierarchy.record.of_run(*id));
         let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
         let mut asked: Vec<_> = asked.collect();
-        asked.sort_by_key(|event| (event.at, event.place));
+        asked.sort_by_key(|event| (event.at, event.ordinal));
         asked.into_iter().filter_map(|event| event.exception.clone()).collect()
     }
 }

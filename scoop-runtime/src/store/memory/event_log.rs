@@ -18,7 +18,7 @@ use crate::util::ids;
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     /// Its place in the order in which all events of the database were written.
-    pub(super) place: u64,
+    pub(super) ordinal: u64,
     pub(super) id: Uuid,
     pub(super) message: Uuid,
     pub(super) kind: EventKind,
@@ -96,7 +96,7 @@ impl Event {
     /// An event without the fields that are rarely set.
     pub(super) fn new(kind: EventKind, message: Uuid, lineage: Lineage, at: OffsetDateTime) -> Self {
         Self {
-            place: 0,
+            ordinal: 0,
             id: ids::now_v7(),
             message,
             kind,
@@ -192,8 +192,8 @@ impl EventLog {
     /// Records an intervention.
     pub(super) fn intervene(&mut self, done: InterventionRow) {
         let of_run = self.interventions_of.entry(done.run).or_default();
-        let place = of_run.partition_point(|at| self.interventions[*at].order() < done.order());
-        of_run.insert(place, self.interventions.len());
+        let ordinal = of_run.partition_point(|at| self.interventions[*at].order() < done.order());
+        of_run.insert(ordinal, self.interventions.len());
         self.interventions.push(done);
     }
 

@@ -61,7 +61,7 @@ impl JoinStorage for MemoryStore {
         self.run("join", |state| {
             let NewMember { claim, topic, message, key, traceparent } = member;
             if state.claimed_under(*claim).is_none() {
-                return Ok(JoinResult::NotHeld);
+                return Ok(JoinResult::NotClaimed);
             }
             if !state.join_members.has(claim.id) {
                 let now = state.now();
@@ -89,7 +89,7 @@ impl JoinStorage for MemoryStore {
 
     async fn withdraw(&self, _: &JoinSpec, _: &str, run: Uuid) -> sqlx::Result<Withdrawal> {
         self.run("withdraw", |state| {
-            if !is_injected(Bug::KeepWithdrawn) {
+            if !is_injected(Bug::RetainWithdrawn) {
                 state.join_members.waiting.retain(|it| it.run != run);
             }
             Ok(Withdrawal::Done { joined: state.join_members.joined.get(&run).map(|it| it.root) })

@@ -7,8 +7,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::definitions::lanes_of;
-use super::row::{Lane, RowState, WorkingRow};
+use super::definitions::queues_of;
+use super::row::{ClaimQueue, RowState, WorkingRow};
 use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::store::limit::{
@@ -54,7 +54,7 @@ impl LimitStorage for MemoryStore {
         self.run("claim_limited", |state| {
             let queue = request.queue;
             let limit = state.limits.iter().find(|limit| limit.of.saga == queue.of.saga);
-            let may_claim = state.may_claim(request.claimer.worker, queue.lanes.topology);
+            let may_claim = state.may_claim(request.claimer.worker, queue.queues.topology);
             let Some(limit) = limit.filter(|_| may_claim).cloned() else {
                 return Ok(LimitedClaim::default());
             };
@@ -81,19 +81,19 @@ impl LimitStorage for MemoryStore {
 impl State {
     /// Claims as many runs as the limits of the saga admit.
     fn claim_of_all(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
-        let room = self.usage(limit).room_of_saga(limit);
-        let most = request.slots.min(room);
+        let free = self.usage(limit).capacity_of_saga(limit);
+        let most = request.slots.min(free);
         let runs = match request.suspect {
             Some(_) => self.due_of(request, most),
-            None => self.queue(&request.queue.lanes, most, &BTreeMap::new(), request.cursors),
+            None => self.queue(&request.queue.queues, most, &BTreeMap::new(), request.cursors),
         };
         let claimed: Vec<_> = runs.into_iter().filter_map(|run| self.take_ready(run, request)).collect();
         let mut cursors = request.cursors.clone();
         if request.suspect.is_none() && most > 0 {
-            self.record_look(&request.queue.lanes, &mut cursors);
+            self.record_scan(&request.queue.queues, &mut cursors);
         }
         self.record_begun(limit, [(String::new(), RateChange::begun(claimed.len()))].into());
-        let is_reached = room <= claimed.len();
+        let is_reached = free <= claimed.len();
         LimitedClaim {
             is_full: !is_reached && claimed.len() == request.slots,
             is_reached,
@@ -110,7 +110,7 @@ impl State {
         let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
         let next_page = self.return_parked(limit, request, &mut returned, &mut cursors);
         let page = ReadPage { next: next_page, ..ReadPage::default() };
-        let is_reached = self.usage(limit).room_of_saga(limit) == 0;
+        let is_reached = self.usage(limit).capacity_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, page, ..LimitedClaim::default() };
         while !all.is_reached && all.runs.len() < request.slots {
             let runs = self.due_of(&LimitedRequest { cursors: &cursors, ..*request }, request.slots);
@@ -133,8 +133,8 @@ impl State {
                     continue;
                 }
             }
-            let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
-            let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            let (before, free) = (all.runs.len(), usage.capacity_of_saga(limit));
+            let admitted = Admitted::divide(candidates, &usage, limit, free.min(request.slots - before));
             let changes = admitted.rate_changes(limit);
             let Admitted { runs, mut over, .. } = admitted;
             over.retain(|(run, _)| !unkeyed.contains(&run.id));
@@ -151,14 +151,14 @@ impl State {
                 all.runs.extend(claimed.map(|claimed| Ok(ClaimedRun { limit_key, ..claimed })));
             }
             self.record_begun(limit, changes);
-            all.is_reached = all.runs.len() - before >= room;
+            all.is_reached = all.runs.len() - before >= free;
             all.is_full = is_full && (has_claimed || has_passed) && !all.is_reached;
             if !all.is_full || !has_passed {
                 break;
             }
         }
         if request.suspect.is_none() && request.slots > 0 && !is_reached {
-            self.record_look(&request.queue.lanes, &mut cursors);
+            self.record_scan(&request.queue.queues, &mut cursors);
         }
         all.cursors = Some(cursors);
         all.opens_in = match limit.rate_by_key() {
@@ -181,12 +181,12 @@ impl State {
         returned: &mut Returned,
         cursors: &mut QueueCursors,
     ) -> Option<String> {
-        let lanes = lanes_of(&request.queue.lanes).zip(request.queue.lanes.begun_only.iter().copied());
-        let (lanes, now) = (lanes.collect::<BTreeMap<_, _>>(), micros(self.now()));
+        let queues = queues_of(&request.queue.queues).zip(request.queue.queues.begun_only.iter().copied());
+        let (queues, now) = (queues.collect::<BTreeMap<_, _>>(), micros(self.now()));
         let FreedKeys { keys, page_from } = request.freed;
         let (mut keys, mut next_page) = (keys.iter().cloned().collect::<BTreeSet<_>>(), None);
         if let Some(from) = page_from {
-            let is_own = |handler: &Arc<str>| lanes.keys().any(|(of, ..)| of == handler);
+            let is_own = |handler: &Arc<str>| queues.keys().any(|(of, ..)| of == handler);
             let parked = self.parked.keys().filter(|(of, key)| is_own(of) && key >= from);
             let mut page: BTreeSet<_> = parked.map(|(_, key)| key.clone()).collect();
             if let Some(next) = page.iter().nth(PAGE_MAX).cloned() {
@@ -208,7 +208,7 @@ impl State {
         returned.add(&returns);
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
             let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
             changes.insert(it.key, change);
         }
@@ -230,11 +230,11 @@ impl State {
         returns: Vec<Return>,
         cursors: &mut QueueCursors,
     ) -> bool {
-        let lanes = lanes_of(&request.queue.lanes).zip(request.queue.lanes.begun_only.iter().copied());
-        let lanes = lanes.collect::<BTreeMap<_, _>>();
+        let queues = queues_of(&request.queue.queues).zip(request.queue.queues.begun_only.iter().copied());
+        let queues = queues.collect::<BTreeMap<_, _>>();
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
             if runs > 0 {
                 let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
                 changes.insert(it.key, change);
@@ -280,10 +280,10 @@ impl State {
             }
             Some(_) => vec![],
             None => {
-                let lanes = &request.queue.lanes;
-                let most_of_all = most.saturating_mul(lanes.len());
-                let mut due = self.queue(lanes, most_of_all, &BTreeMap::new(), request.cursors);
-                due.sort_by_key(|run| self.row(*run).map(|row| (row.queue_time(), row.turn)));
+                let queues = &request.queue.queues;
+                let most_of_all = most.saturating_mul(queues.len());
+                let mut due = self.queue(queues, most_of_all, &BTreeMap::new(), request.cursors);
+                due.sort_by_key(|run| self.row(*run).map(|row| (row.queue_time(), row.order)));
                 due.truncate(most);
                 due
             }
@@ -306,7 +306,7 @@ impl State {
             topic,
             handler,
             payload: message.payload.clone(),
-            held_key: row.held_key().cloned(),
+            serial_key: row.serial_key().cloned(),
             ends_unbegun: row.began_at.is_none() && gives_up,
         })
     }
@@ -327,12 +327,12 @@ impl State {
     /// The runs that count for the concurrency of a saga.
     fn counted<'a>(&'a self, limit: &'a RecordedLimit) -> Box<dyn Iterator<Item = &'a WorkingRow> + 'a> {
         let handlers = &limit.of.handlers;
-        if !limit.serial || is_injected(Bug::YieldTurn) {
+        if !limit.serial || is_injected(Bug::YieldOrder) {
             return Box::new(self.running(handlers));
         }
         let rows = self.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
         let is_of = move |row: &&WorkingRow| handlers.iter().any(|handler| **handler == *row.handler);
-        Box::new(rows.filter(is_of).filter(|row| row.held_key().is_some()))
+        Box::new(rows.filter(is_of).filter(|row| row.serial_key().is_some()))
     }
 
     /// How many runs count by key.
@@ -363,17 +363,17 @@ impl State {
     /// Returns so many parked runs of a key to their queues, these, and lowers the positions to them. Returns how many there were.
     fn unpark(
         &mut self,
-        lanes: &BTreeMap<Lane, bool>,
+        queues: &BTreeMap<ClaimQueue, bool>,
         key: &str,
         places: usize,
         cursors: &mut QueueCursors,
     ) -> usize {
         let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
         let is_claimed = |row: &WorkingRow| {
-            lanes.get(&row.lane()).is_some_and(|begun_only| !begun_only || !self.is_new(row))
+            queues.get(&row.queue()).is_some_and(|begun_only| !begun_only || !self.is_new(row))
         };
-        let of_lanes = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
-        let mut runs: Vec<_> = of_key.filter(of_lanes).copied().collect();
+        let is_in_queues = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
+        let mut runs: Vec<_> = of_key.filter(is_in_queues).copied().collect();
         runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));
         runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });
         self.return_runs(&runs);

@@ -73,8 +73,8 @@ impl MemoryStore {
     /// An empty database, whose clock starts at this time.
     pub(crate) fn new(starts_at: ::time::OffsetDateTime) -> Self {
         let (state, clock) = (State::default(), Clock::new(starts_at));
-        let waiters = state.completions.clone();
-        let database = Database { state: Mutex::new(state), clock, completions: waiters };
+        let completions = state.completions.clone();
+        let database = Database { state: Mutex::new(state), clock, completions };
         Self { database: Arc::new(database), process: 0, link: Faults::default() }
     }
 
@@ -93,7 +93,7 @@ impl MemoryStore {
     ) -> sqlx::Result<T> {
         self.link.before(operation).await?;
         let answer = self.at_once(carry_out);
-        self.link.after(operation).await.inspect_err(crate::util::patience::note)?;
+        self.link.after(operation).await.inspect_err(crate::util::retries::note)?;
         answer
     }
 

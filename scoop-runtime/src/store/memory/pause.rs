@@ -101,7 +101,7 @@ impl PauseStorage for MemoryStore {
                         .topology
                         .iter()
                         .any(|it| names.iter().any(|name| name.covers(&it.topic, &it.handler))),
-                stands: state.pauses.contains_key(target),
+                in_force: state.pauses.contains_key(target),
                 running: running.take(PAUSE_RUNNING_MAX).count(),
                 behind: behind.map(|(id, _)| *id).collect(),
             })

@@ -22,8 +22,8 @@ impl QueueStorage for MemoryStore {
         self.run("limited_topics", |state| Ok(state.limited_topics())).await
     }
 
-    async fn lease_places(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
-        self.run("lease_places", |state| Ok(state.lease_places(asked))).await
+    async fn lease_capacity(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
+        self.run("lease_capacity", |state| Ok(state.lease_capacity(asked))).await
     }
 
     async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
@@ -44,7 +44,7 @@ impl State {
         limited_topics(pairs)
     }
 
-    fn lease_places(&mut self, asked: &LeaseRequest) -> Option<Lease> {
+    fn lease_capacity(&mut self, asked: &LeaseRequest) -> Option<Lease> {
         let limit = self.limit_of(&asked.saga).filter(|limit| limit.queue.is_some())?;
         let most = limit.queue?.min(QUEUE_MAX);
         let (newest, names, now) = (limit.of.saga.clone(), limit.of.handlers.clone(), self.now());
@@ -59,13 +59,13 @@ impl State {
         let others = others.filter(|(holder, _)| **holder != asked.holder).map(|(_, (places, _))| *places);
         let others: usize = if is_injected(Bug::ForgetLeases) { 0 } else { others.sum() };
         let places = usize::try_from(most).unwrap_or(usize::MAX);
-        let mut room = places.saturating_sub(taken).saturating_sub(others);
+        let mut capacity = places.saturating_sub(taken).saturating_sub(others);
         if asked.needed > 0 {
-            room = room.saturating_sub(self.queued(&names, room));
+            capacity = capacity.saturating_sub(self.queued(&names, capacity));
         }
-        let granted = match room.checked_sub(asked.needed) {
+        let granted = match capacity.checked_sub(asked.needed) {
             Some(rest) if asked.needed > 0 => asked.needed + (rest / 16).min(1_000),
-            _ => room.min(asked.needed),
+            _ => capacity.min(asked.needed),
         };
         let leases = self.leases.entry(newest).or_default();
         if taken + granted > 0 {
@@ -73,7 +73,7 @@ impl State {
         } else {
             leases.remove(&asked.holder);
         }
-        Some(Lease { most, granted, is_scarce: room - granted < places - places / 4, launched })
+        Some(Lease { most, granted, is_scarce: capacity - granted < places - places / 4, launched })
     }
 
     fn queue_lengths(&self, of: Option<&[String]>) -> Vec<QueueLength> {
@@ -92,8 +92,8 @@ impl State {
     fn queued(&self, handlers: &[String], most: usize) -> usize {
         let is_of = |handler: &str| handlers.iter().any(|name| name == handler);
         let now = self.now();
-        let lanes = self.ready.iter().filter(|((handler, ..), _)| is_of(handler));
-        let levels = lanes.flat_map(|(_, queue)| Priority::ALL.map(|level| queue.level(level)));
+        let queues = self.ready.iter().filter(|((handler, ..), _)| is_of(handler));
+        let levels = queues.flat_map(|(_, queue)| Priority::ALL.map(|level| queue.level(level)));
         let due = levels.flat_map(|runs| runs.take_while(|(at, ..)| *at <= now)).map(|_| ());
         let parked = self.parked.iter().filter(|((handler, _), _)| is_of(handler)).flat_map(|(_, runs)| runs);
         let is_parked = |row: &WorkingRow| row.state == RowState::Ready && row.ready_at > now;

@@ -58,7 +58,7 @@ impl State {
                 self.hierarchy_of(event.message).map(|hierarchy| hierarchy.record.topic_of(event.message));
             event.at >= since && own.as_deref() == Some(topic) && !dropped(event)
         });
-        unhandled.sort_by_key(|event| event.place);
+        unhandled.sort_by_key(|event| event.ordinal);
         unhandled.into_iter().cloned().collect()
     }
 
@@ -117,13 +117,13 @@ impl Hierarchy {
             return !rollback_requested && !asked.any(|event| event.kind == EventKind::CancellationRequested);
         }
         let above = emitted.lineage.ids().get(1..).unwrap_or_default();
-        !rollback_requested && !above.iter().any(|run| self.is_undone_since(*run, emitted.at))
+        !rollback_requested && !above.iter().any(|run| self.is_rolled_back_since(*run, emitted.at))
     }
 
     /// Whether a run has begun to roll back since then, or is about to.
-    fn is_undone_since(&self, run: Uuid, since: OffsetDateTime) -> bool {
-        let turned = |event: &Event| event.kind == EventKind::RollingBack && event.at > since;
+    fn is_rolled_back_since(&self, run: Uuid, since: OffsetDateTime) -> bool {
+        let began_rollback = |event: &Event| event.kind == EventKind::RollingBack && event.at > since;
         let about_to = |row: &WorkingRow| row.giving_up || row.rollback_since.is_some_and(|at| at > since);
-        self.record.of_run(run).any(turned) || self.rows.get(&run).is_some_and(about_to)
+        self.record.of_run(run).any(began_rollback) || self.rows.get(&run).is_some_and(about_to)
     }
 }

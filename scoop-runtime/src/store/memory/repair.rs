@@ -10,15 +10,15 @@ use super::row::{RowState, RunOutcome, WorkingRow};
 use super::state::{Hierarchy, Registration, State, after};
 use crate::RunPhase;
 use crate::repair::{
-    ConcernedRun, Decision, FailedCompensation, FailedRun, Intervention, OperatorEvent, Refusal,
-    RepairAction, RepairedRun, SIGNAL, StuckRun, no_program,
+    ConcernedRun, Decision, FailedRollback, FailedRun, Intervention, OperatorEvent, Refusal, RepairAction,
+    RepairedRun, SIGNAL, StuckRun, no_program,
 };
 use crate::store::types::{FIRST_MAX, UNKNOWN_MAX};
 use crate::store::{
     InterventionSubject, Page, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget,
     Requester, no_failure,
 };
-use crate::tree::Extent;
+use crate::tree::TreeBounds;
 use crate::util::format::system_time;
 
 impl RepairStorage for MemoryStore {
@@ -51,7 +51,7 @@ impl RepairStorage for MemoryStore {
         .await
     }
 
-    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+    async fn failed_rollbacks(&self, page: Page) -> sqlx::Result<Vec<FailedRollback>> {
         self.run("failed_compensations", |state| {
             let is_after = |at: OffsetDateTime, id| page.after.is_none_or(|after| (at.into(), id) < after);
             let listed = state.failed.iter().rev().filter(|(at, id, _)| is_after(*at, *id));
@@ -92,7 +92,7 @@ impl RepairStorage for MemoryStore {
         &self,
         root: Uuid,
         runs: Option<&[Uuid]>,
-        extent: Extent,
+        extent: TreeBounds,
     ) -> sqlx::Result<Vec<(Intervention, usize)>> {
         self.run("interventions_of", |state| {
             let mut read = vec![];
@@ -149,7 +149,7 @@ impl State {
         let row = self.change(run, |row| {
             row.retry(now);
             (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
-            row.doubts = row.doubts.min(UNKNOWN_MAX - 3);
+            row.unknown_attempts = row.unknown_attempts.min(UNKNOWN_MAX - 3);
         })?;
         let handler = row.handler.to_string();
         self.mark_unawaited(&handler);
@@ -204,10 +204,10 @@ impl State {
         }
     }
 
-    fn failed_compensation(&self, row: &WorkingRow) -> FailedCompensation {
+    fn failed_compensation(&self, row: &WorkingRow) -> FailedRollback {
         let mut failed_below = self.failed_below(row);
         failed_below.truncate(FIRST_MAX.into());
-        FailedCompensation {
+        FailedRollback {
             lineage: row.lineage.clone(),
             handler: row.handler.to_string(),
             topic: row.topic.to_string(),
@@ -319,11 +319,11 @@ impl EventLog {
         sent.any(|sent| match sent.kind {
             EventKind::Emitted => {
                 let topic = self.topic_of(sent.message);
-                let mut listened = topology.iter().filter(|listed| {
+                let mut subscribed = topology.iter().filter(|listed| {
                     let ended = listed.dropped || listed.until.is_some_and(|until| until <= sent.at);
                     listed.topic == topic && listed.since <= sent.at && !ended
                 });
-                listened.any(|it| self.of_handler(sent.message, EventKind::Seen, &it.handler).is_none())
+                subscribed.any(|it| self.of_handler(sent.message, EventKind::Seen, &it.handler).is_none())
             }
             EventKind::RollbackEmitted => self.of_message(sent.message, EventKind::Seen).any(|seen| {
                 let handler = seen.handler.as_deref().unwrap_or_default();
@@ -342,8 +342,8 @@ impl EventLog {
     /// Whether this event of a run is of its rollback.
     fn is_of_rollback(&self, event: &Event) -> bool {
         let mut of_run = self.of_run(event.lineage.id());
-        let turned = of_run.find(|it| it.kind == EventKind::RollingBack && it.handler == event.handler);
-        turned.is_some_and(|turned| event.at > turned.at)
+        let began = of_run.find(|it| it.kind == EventKind::RollingBack && it.handler == event.handler);
+        began.is_some_and(|began| event.at > began.at)
     }
 }
 
@@ -380,7 +380,7 @@ impl Hierarchy {
             handling: row.handler_iteration.map(unsigned),
             context: Some(row.context.clone()),
             compensates: record.compensates(row.message_id),
-            part_is_done: suspended.is_some_and(|it| it.step.is_some() && it.step == row.step),
+            is_part_complete: suspended.is_some_and(|it| it.step.is_some() && it.step == row.step),
             leaves_behind: gave_up && suspended.is_some_and(|it| record.leaves_behind(it, topology)),
         }
     }
@@ -403,7 +403,7 @@ impl WorkingRow {
             since: system_time(self.ready_at),
             giving_up: self.giving_up,
             can_give_up: self.can_give_up(),
-            needs_retry: phase == RunPhase::Stuck && self.doubts >= UNKNOWN_MAX,
+            needs_retry: phase == RunPhase::Stuck && self.unknown_attempts >= UNKNOWN_MAX,
             stored_since: self.ready_at.into(),
         }
     }

@@ -323,8 +323,8 @@ impl Hierarchy {
             return Some(RollbackStart::NoHandlers);
         }
         let rollback_requested = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
-        let turned_back = rollback_requested || handled.iter().all(|seen| turned_back(record, seen));
-        match (turned_back, failed.iter().any(|row| own(row))) {
+        let began_rollback = rollback_requested || handled.iter().all(|seen| began_rollback(record, seen));
+        match (began_rollback, failed.iter().any(|row| own(row))) {
             (true, false) => Some(RollbackStart::RolledBack),
             (true, true) => Some(RollbackStart::FailedBefore),
             (false, _) if failed.iter().any(|row| own(row) || below(row)) => {
@@ -335,7 +335,7 @@ impl Hierarchy {
     }
 }
 
-fn turned_back(record: &EventLog, seen: &Event) -> bool {
+fn began_rollback(record: &EventLog, seen: &Event) -> bool {
     let handler = seen.handler.as_deref().unwrap_or_default();
     record.of_handler(seen.message, EventKind::RollingBack, handler).is_some()
 }

@@ -13,12 +13,11 @@ use super::event_log::EventLog;
 use super::row::{RowState, RunOutcome};
 use super::state::{Hierarchy, State};
 use crate::HierarchyId;
-use crate::api::{KEEP_MIN, Keep, Undeletable};
+use crate::api::{RETENTION_MIN, Retention, Undeletable};
 use crate::bug::{Bug, is_injected};
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
-    DueHierarchies, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Rest,
-    RetentionStorage,
+    DueBatch, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, RetentionStorage,
 };
 use crate::util::format::system_time;
 
@@ -39,8 +38,8 @@ const DOUBLINGS_MAX: u32 = 5;
 
 /// The rows of `keep_time`, `retention`, `kept_hierarchy` and `kept_key`.
 #[derive(Debug, Default)]
-pub(super) struct Retention {
-    times: BTreeMap<(String, String), Keep>,
+pub(super) struct RetentionState {
+    times: BTreeMap<(String, String), Retention>,
     /// The last hierarchy that the turn has looked at.
     after: Uuid,
     taken: Option<(Uuid, OffsetDateTime)>,
@@ -63,7 +62,7 @@ struct Judgement {
     verdict: PruneVerdict,
     /// When its last run ended.
     last_at: OffsetDateTime,
-    look_at: OffsetDateTime,
+    recheck_at: OffsetDateTime,
 }
 
 impl RetentionStorage for MemoryStore {
@@ -118,17 +117,17 @@ impl RetentionStorage for MemoryStore {
         .await
     }
 
-    async fn take_due(&self, worker: Uuid, keep: Keep, limit: usize) -> sqlx::Result<Option<DueHierarchies>> {
-        self.run("take_due", |state| Ok(state.take_due(worker, keep, limit))).await
+    async fn claim_due(&self, worker: Uuid, keep: Retention, limit: usize) -> sqlx::Result<Option<DueBatch>> {
+        self.run("claim_due", |state| Ok(state.claim_due(worker, keep, limit))).await
     }
 
-    async fn settle_due(
+    async fn delete_due(
         &self,
         worker: Uuid,
-        keep: Keep,
+        keep: Retention,
         settlement: &DueSettlement,
     ) -> sqlx::Result<Vec<PruneResult>> {
-        self.run("settle_due", |state| Ok(state.settle_due(worker, keep, settlement))).await
+        self.run("delete_due", |state| Ok(state.delete_due(worker, keep, settlement))).await
     }
 
     async fn put_off(&self, root: Uuid, error: &str, retry_after: Duration) -> sqlx::Result<String> {
@@ -191,14 +190,14 @@ impl RetentionStorage for MemoryStore {
         .await
     }
 
-    async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
-        self.run("key_kept_until", |state| Ok(state.retention.keys.get(&message).copied())).await
+    async fn key_valid_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
+        self.run("key_valid_until", |state| Ok(state.retention.keys.get(&message).copied())).await
     }
 }
 
-impl Retention {
+impl RetentionState {
     /// Records for how long the hierarchies of a handler's messages are kept.
-    pub(super) fn publish(&mut self, saga: &SubscribedSaga, keep: Keep) {
+    pub(super) fn publish(&mut self, saga: &SubscribedSaga, keep: Retention) {
         self.times.insert((saga.topic.clone(), saga.handler.clone()), saga.kept(keep));
     }
 }
@@ -206,7 +205,7 @@ impl Retention {
 impl State {
     /// What is older than this is old enough.
     fn before(&self, age: Duration) -> OffsetDateTime {
-        let age = age.max(KEEP_MIN).try_into().unwrap_or(time::Duration::MAX);
+        let age = age.max(RETENTION_MIN).try_into().unwrap_or(time::Duration::MAX);
         self.now().saturating_sub(age)
     }
 
@@ -227,7 +226,7 @@ impl State {
     }
 
     /// The times of the handlers of this topic: of the retired ones if all are.
-    fn times_of(&self, topic: &str) -> Vec<Keep> {
+    fn times_of(&self, topic: &str) -> Vec<Retention> {
         let (listening, times) = (self.listening(topic), self.retention.times.iter());
         let all: Vec<_> = times.filter(|((of, _), _)| of == topic).collect();
         let is_active = |handler: &str| listening.iter().any(|(name, _)| **name == *handler);
@@ -243,20 +242,20 @@ impl State {
         self.times_of(topic).iter().any(|keep| keep.is_archived)
     }
 
-    fn take_due(&mut self, worker: Uuid, keep: Keep, limit: usize) -> Option<DueHierarchies> {
+    fn claim_due(&mut self, worker: Uuid, keep: Retention, limit: usize) -> Option<DueBatch> {
         let now = self.now();
         // No worker takes the turn for longer: the clock was set back then.
         let times = now..now + TAKEN_FOR * 2;
         if self.retention.taken.is_some_and(|(by, until)| by != worker && times.contains(&until)) {
             return None;
         }
-        let forgets = is_injected(Bug::ForgetKept);
+        let forgets = is_injected(Bug::ForgetKey);
         let is_put_off =
             |root| self.retention.put_off.get(root).is_some_and(|row| forgets || row.until >= now);
         let is_mine =
             |root| keep.is_archived || !self.root_topic(root).is_some_and(|it| self.needs_archive(it));
         let due_at = |root: Uuid, hierarchy: &Hierarchy| {
-            let at = hierarchy.last_at().saturating_add(self.kept_for(root, PruneTimes::ByTopic(keep)));
+            let at = hierarchy.last_at().saturating_add(self.retention_of(root, PruneTimes::ByTopic(keep)));
             self.retention.put_off.get(&root).map_or(at, |row| row.until)
         };
         let open = self.hierarchies_after(self.retention.after).filter(|(root, _)| !is_put_off(root));
@@ -265,13 +264,13 @@ impl State {
         let (roots, since): (Vec<_>, Vec<_>) = due.unzip();
         let behind = since.into_iter().map(|at| now - at).max();
         let behind = behind.and_then(|behind| behind.try_into().ok()).unwrap_or_default();
-        let rest = if roots.len() >= limit { Rest::More } else { Rest::Nothing };
-        self.retention.after = roots.last().copied().filter(|_| rest == Rest::More).unwrap_or_default();
+        let has_more = roots.len() >= limit;
+        self.retention.after = roots.last().copied().filter(|_| has_more).unwrap_or_default();
         self.retention.taken = (!roots.is_empty()).then_some((worker, now + TAKEN_FOR));
-        Some(DueHierarchies { roots, rest, behind })
+        Some(DueBatch { roots, has_more, behind })
     }
 
-    fn settle_due(&mut self, worker: Uuid, keep: Keep, settlement: &DueSettlement) -> Vec<PruneResult> {
+    fn delete_due(&mut self, worker: Uuid, keep: Retention, settlement: &DueSettlement) -> Vec<PruneResult> {
         let DueSettlement { due, archived, retry_after } = settlement;
         let mut results = vec![];
         if self.retention.taken.is_none_or(|(by, _)| by != worker) {
@@ -302,17 +301,17 @@ impl State {
             }
             results.push(result);
         }
-        self.retention.taken = (due.rest == Rest::More).then(|| (worker, self.now() + TAKEN_FOR));
+        self.retention.taken = due.has_more.then(|| (worker, self.now() + TAKEN_FOR));
         results
     }
 
     /// Returns when to look at the hierarchy again, too.
     fn prune(&mut self, root: Uuid, times: PruneTimes, mode: PruneMode) -> (OffsetDateTime, PruneResult) {
-        let Judgement { verdict, last_at, look_at } = self.judge(root, times);
+        let Judgement { verdict, last_at, recheck_at } = self.judge(root, times);
         let Some(Hierarchy { record, .. }) =
             self.hierarchy(root).filter(|_| verdict == PruneVerdict::Deleted)
         else {
-            return (look_at, PruneResult::kept(verdict));
+            return (recheck_at, PruneResult::kept(verdict));
         };
         let keys = self.root_topic(root).map(|topic| self.times_of(topic)).unwrap_or_default();
         let keys = keys.iter().map(|keep| keep.unique_keys).max().unwrap_or_default();
@@ -332,47 +331,47 @@ impl State {
                 self.retention.keys.insert(message, keys_until);
             }
         }
-        (look_at, PruneResult { verdict, messages, events })
+        (recheck_at, PruneResult { verdict, messages, events })
     }
 
     /// For how long a hierarchy is kept after its end.
-    fn kept_for(&self, root: Uuid, times: PruneTimes) -> time::Duration {
+    fn retention_of(&self, root: Uuid, times: PruneTimes) -> time::Duration {
         let time = match times {
             PruneTimes::Age(age) => age,
             PruneTimes::ByTopic(keep) => {
                 let mut handled = self.hierarchy(root).into_iter().flat_map(Hierarchy::handled).peekable();
                 let is_committed =
                     handled.peek().is_some() && handled.all(|outcome| outcome == RunOutcome::Committed);
-                let time = |keep: &Keep| if is_committed { keep.committed } else { keep.rolled_back };
+                let time = |keep: &Retention| if is_committed { keep.committed } else { keep.rolled_back };
                 let of_topic = self.root_topic(root).map(|topic| self.times_of(topic)).unwrap_or_default();
                 of_topic.iter().map(time).max().unwrap_or_else(|| time(&keep))
             }
         };
-        time.max(KEEP_MIN).try_into().unwrap_or(time::Duration::MAX)
+        time.max(RETENTION_MIN).try_into().unwrap_or(time::Duration::MAX)
     }
 
     fn judge(&self, root: Uuid, times: PruneTimes) -> Judgement {
         let now = self.now();
         let Some(hierarchy) = self.hierarchy(root) else {
-            return Judgement { verdict: PruneVerdict::Absent, last_at: now, look_at: now };
+            return Judgement { verdict: PruneVerdict::Absent, last_at: now, recheck_at: now };
         };
         let age = hierarchy.record.events.first().map_or(time::Duration::ZERO, |event| now - event.at);
-        let look_at = now + time::Duration::HOUR.max(age / 8);
+        let recheck_at = now + time::Duration::HOUR.max(age / 8);
         let last_at = self.last_at(root, hierarchy);
         let mut unfinished = hierarchy.rows.values().filter(|row| row.state != RowState::Failed);
-        let due_at = last_at.saturating_add(self.kept_for(root, times));
-        let (verdict, look_at) = if unfinished.next().is_some() {
-            (PruneVerdict::Unfinished, look_at)
+        let due_at = last_at.saturating_add(self.retention_of(root, times));
+        let (verdict, recheck_at) = if unfinished.next().is_some() {
+            (PruneVerdict::Unfinished, recheck_at)
         } else if !hierarchy.rows.is_empty() && !is_injected(Bug::DeleteAwaiting) {
-            (PruneVerdict::Failed, look_at)
+            (PruneVerdict::Failed, recheck_at)
         } else if due_at >= now {
             (PruneVerdict::Recent, due_at.min(now + time::Duration::DAY.max(age / 8)))
         } else if self.is_needed(root, hierarchy) && !is_injected(Bug::DeleteNeeded) {
-            (PruneVerdict::Needed, look_at)
+            (PruneVerdict::Needed, recheck_at)
         } else {
-            (PruneVerdict::Deleted, look_at)
+            (PruneVerdict::Deleted, recheck_at)
         };
-        Judgement { verdict, last_at, look_at }
+        Judgement { verdict, last_at, recheck_at }
     }
 
     /// When its last run ended so far, or it was cancelled or relaunched after that.

@@ -17,14 +17,14 @@ use super::join::JoinMembers;
 use super::limit::Parked;
 use super::queue::Leases;
 use super::ready_queue::{ReadyQueue, ReadyRun};
-use super::retention::Retention;
-use super::row::{EndedRow, Held, IndexKey, Lane, RowState, RunOutcome, WorkingRow};
-use super::signal::{KeptSignal, SignalRow};
+use super::retention::RetentionState;
+use super::row::{ClaimQueue, EndedRow, IndexKey, Need, RowState, RunOutcome, WorkingRow};
+use super::signal::{SignalRow, WaitingSignal};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::saga::launches::StepTopic;
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EndedPause, EntityId, PauseTarget, Program, PublishedStep};
+use crate::store::{ClaimKey, EndedPause, EntityId, NewStep, PauseTarget, Program};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -140,7 +140,7 @@ pub(super) struct State {
     pub(super) rates: BTreeMap<String, RateStates>,
     /// The places in queues with a limit that programs hold.
     pub(super) leases: Leases,
-    pub(super) ready: BTreeMap<Lane, ReadyQueue>,
+    pub(super) ready: BTreeMap<ClaimQueue, ReadyQueue>,
     /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<ReadyRun>,
     pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
@@ -155,9 +155,9 @@ pub(super) struct State {
     /// The messages that are their events.
     pub(super) entity_event_ids: BTreeSet<Uuid>,
     /// The signals that are not delivered, in their order.
-    pub(super) kept: BTreeMap<SignalKey, BTreeSet<KeptSignal>>,
+    pub(super) undelivered: BTreeMap<SignalKey, BTreeSet<WaitingSignal>>,
     pub(super) join_members: JoinMembers,
-    pub(super) retention: Retention,
+    pub(super) retention: RetentionState,
     pub(super) relaunches: Vec<RelaunchRow>,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
@@ -170,7 +170,7 @@ pub(super) struct State {
     /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
     written: u64,
-    turns: u64,
+    order_count: u64,
     sessions_opened: u64,
     #[cfg(feature = "simulation")]
     processes: u64,
@@ -203,8 +203,8 @@ impl State {
     /// Puts a run into the working set that is not in it. It may have ended before.
     pub(super) fn insert(&mut self, mut row: WorkingRow) {
         let (root, id) = (row.root(), row.id());
-        self.turns += 1;
-        row.turn = self.turns;
+        self.order_count += 1;
+        row.order = self.order_count;
         self.hierarchy_by_id.insert(id, root);
         let index_key = row.index_key();
         let hierarchy = self.hierarchies.entry(root).or_default();
@@ -213,12 +213,12 @@ impl State {
             children.all.insert(id);
             children.open += usize::from(!row.state.has_ended());
         }
-        let lane = row.lane();
+        let queue = row.queue();
         if let Some(ended) = hierarchy.ended.remove(&id) {
             (row.queued_at, row.began_at) = (ended.last.queued_at, ended.last.began_at);
         }
         hierarchy.rows.insert(id, row);
-        self.index((root, id), lane, index_key);
+        self.index((root, id), queue, index_key);
     }
 
     /// Changes a row, and keeps the indices in step.
@@ -229,13 +229,13 @@ impl State {
     ) -> Option<&WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.get_mut(&id)?;
-        let (before, was_in, was_open) = (row.index_key(), row.lane(), !row.state.has_ended());
+        let (before, was_in, was_open) = (row.index_key(), row.queue(), !row.state.has_ended());
         change(row);
         if row.state == RowState::Ready && !matches!(before, IndexKey::Ready(..)) {
-            self.turns += 1;
-            row.turn = self.turns;
+            self.order_count += 1;
+            row.order = self.order_count;
         }
-        let (after, is_in, is_open) = (row.index_key(), row.lane(), !row.state.has_ended());
+        let (after, is_in, is_open) = (row.index_key(), row.queue(), !row.state.has_ended());
         if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
         }
@@ -292,7 +292,7 @@ impl State {
         if hierarchy.record.of_run(id).next().is_none() {
             self.hierarchy_by_id.remove(&id);
         }
-        self.unindex((root, id), &row.lane(), &row.index_key());
+        self.unindex((root, id), &row.queue(), &row.index_key());
         if row.parent.is_none() {
             self.completions.notify(root, RunEnd::Unknown);
         } else {
@@ -322,22 +322,22 @@ impl State {
         }
     }
 
-    fn index(&mut self, run: RowKey, lane: Lane, index_key: IndexKey) {
-        if lane.2 != 0 {
-            self.reserved.insert((lane.0.clone(), run));
+    fn index(&mut self, run: RowKey, queue: ClaimQueue, index_key: IndexKey) {
+        if queue.2 != 0 {
+            self.reserved.insert((queue.0.clone(), run));
         }
         match index_key {
-            IndexKey::Ready(at, turn, priority, suspect, held) => {
-                match held {
-                    Some(Held::Signal(signal)) => drop(self.awaiting.entry(signal).or_default().insert(run)),
-                    Some(Held::Parked(key, since)) => {
-                        self.parked.entry((lane.0.clone(), key)).or_default().insert((since, run));
+            IndexKey::Ready(at, order, priority, suspect, waits_for) => {
+                match waits_for {
+                    Some(Need::Signal(signal)) => drop(self.awaiting.entry(signal).or_default().insert(run)),
+                    Some(Need::Parked(key, since)) => {
+                        self.parked.entry((queue.0.clone(), key)).or_default().insert((since, run));
                     }
-                    Some(Held::Children) => drop(self.undecided.insert(run)),
+                    Some(Need::Children) => drop(self.undecided.insert(run)),
                     None => {}
                 }
-                self.ready.entry(lane).or_default().insert(priority, (at, turn, run));
-                self.suspects.extend(suspect.then_some((at, turn, run)));
+                self.ready.entry(queue).or_default().insert(priority, (at, order, run));
+                self.suspects.extend(suspect.then_some((at, order, run)));
             }
             IndexKey::Running(owner) => {
                 if let Some(owner) = owner {
@@ -357,25 +357,25 @@ impl State {
         }
     }
 
-    fn unindex(&mut self, run: RowKey, lane: &Lane, index_key: &IndexKey) {
-        if lane.2 != 0 {
-            self.reserved.remove(&(lane.0.clone(), run));
+    fn unindex(&mut self, run: RowKey, queue: &ClaimQueue, index_key: &IndexKey) {
+        if queue.2 != 0 {
+            self.reserved.remove(&(queue.0.clone(), run));
         }
         match index_key {
-            IndexKey::Ready(at, turn, priority, _, held) => {
-                match held {
-                    Some(Held::Signal(signal)) => take_out(&mut self.awaiting, signal, &run),
-                    Some(Held::Parked(key, since)) => {
-                        take_out(&mut self.parked, &(lane.0.clone(), key.clone()), &(*since, run));
+            IndexKey::Ready(at, order, priority, _, waits_for) => {
+                match waits_for {
+                    Some(Need::Signal(signal)) => take_out(&mut self.awaiting, signal, &run),
+                    Some(Need::Parked(key, since)) => {
+                        take_out(&mut self.parked, &(queue.0.clone(), key.clone()), &(*since, run));
                     }
-                    Some(Held::Children) => drop(self.undecided.remove(&run)),
+                    Some(Need::Children) => drop(self.undecided.remove(&run)),
                     None => {}
                 }
-                self.suspects.remove(&(*at, *turn, run));
-                if let Some(queue) = self.ready.get_mut(lane) {
-                    queue.remove(*priority, &(*at, *turn, run));
-                    if queue.is_empty() {
-                        self.ready.remove(lane);
+                self.suspects.remove(&(*at, *order, run));
+                if let Some(ready) = self.ready.get_mut(queue) {
+                    ready.remove(*priority, &(*at, *order, run));
+                    if ready.is_empty() {
+                        self.ready.remove(queue);
                     }
                 }
             }
@@ -438,7 +438,7 @@ impl State {
     /// Writes an event that the indices admit, in the hierarchy of its lineage.
     pub(super) fn append(&mut self, mut event: Event) {
         self.written += 1;
-        event.place = self.written;
+        event.ordinal = self.written;
         self.newest = self.newest.max(Some(event.at));
         let root = event.lineage.root_id();
         let record = &mut self.hierarchies.entry(root).or_default().record;
@@ -531,7 +531,7 @@ pub(super) fn micros(time: OffsetDateTime) -> i64 {
 
 /// The time `now`, or just after `than` if that is later.
 pub(super) fn later(now: OffsetDateTime, than: OffsetDateTime) -> OffsetDateTime {
-    if is_injected(Bug::StandingClock) { than } else { now.max(after(than)) }
+    if is_injected(Bug::StoppedClock) { than } else { now.max(after(than)) }
 }
 
 /// The next time that differs from this one.
@@ -549,7 +549,7 @@ pub(super) fn child_of(parent: &Lineage) -> Lineage {
 pub(super) struct RecordedRow {
     pub(super) handler: String,
     pub(super) fingerprint: Uuid,
-    pub(super) steps: Vec<PublishedStep>,
+    pub(super) steps: Vec<NewStep>,
 }
 
 impl RecordedRow {

@@ -6,10 +6,10 @@ use scoop_core::EventKind;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{Lane, RowState, WorkingRow};
+use super::row::{ClaimQueue, RowState, WorkingRow};
 use super::state::{HandlerOwner, Pair, Registration, RowKey, State, Worker};
 use crate::RegisteredHandler;
-use crate::api::Keep;
+use crate::api::Retention;
 use crate::bug::{Bug, is_injected};
 use crate::saga::launches::StepTopic;
 use crate::saga::limits::HandlerLimits;
@@ -21,7 +21,7 @@ use crate::store::{
 use crate::util::format::system_time;
 
 impl SubscriptionStorage for MemoryStore {
-    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> sqlx::Result<()> {
         self.run("publish", |state| {
             subscriptions.iter().for_each(|saga| state.retention.publish(saga, keep));
             let redacted = subscriptions.iter().flat_map(|saga| &saga.settings.redacted);
@@ -298,18 +298,18 @@ impl State {
     }
 
     /// The queues of ready runs without a living worker of their saga.
-    fn abandoned_queues(&self) -> impl Iterator<Item = &Lane> {
-        self.ready.keys().filter(|lane| self.is_abandoned(lane))
+    fn abandoned_queues(&self) -> impl Iterator<Item = &ClaimQueue> {
+        self.ready.keys().filter(|queue| self.is_abandoned(queue))
     }
 
     /// Whether no living worker has the saga of this queue.
-    pub(super) fn is_abandoned(&self, (handler, topic, _): &Lane) -> bool {
+    pub(super) fn is_abandoned(&self, (handler, topic, _): &ClaimQueue) -> bool {
         !self.workers.values().any(|worker| worker.position(topic, handler).is_some())
     }
 
     /// The due runs without a living worker of their saga.
     pub(super) fn abandoned(&self) -> impl Iterator<Item = &WorkingRow> {
-        let runs = self.abandoned_queues().flat_map(|lane| self.ready[lane].all()).map(|(_, run)| run);
+        let runs = self.abandoned_queues().flat_map(|queue| self.ready[queue].all()).map(|(_, run)| run);
         runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))
     }
 

@@ -57,7 +57,7 @@ struct MoreRow {
     #[serde(rename = "type")]
     kind: Option<String>,
     message: Option<String>,
-    unrolled: bool,
+    has_failed_rollback: bool,
     rollback_requested: bool,
 }
 
@@ -150,7 +150,7 @@ impl MoreRow {
         let like = self.kind.as_deref().zip(self.message.as_deref());
         let more = Failure::more(self.count, like);
         ChildFailure {
-            rollback_failed: self.unrolled.then(|| more.clone()),
+            rollback_failed: self.has_failed_rollback.then(|| more.clone()),
             rolled_back: more,
             rollback_requested: self.rollback_requested,
         }

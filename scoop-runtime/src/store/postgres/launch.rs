@@ -98,7 +98,7 @@ impl LaunchStorage for PostgresStore {
         messages: &[NewMessage],
     ) -> sqlx::Result<LaunchResult> {
         let launch = async |session: &mut _| match messages {
-            [one] if one.is_simple() => self.launch_one_here(session, claimer, topology, one).await,
+            [one] if one.is_simple() => self.launch_one_claimed(session, claimer, topology, one).await,
             all => self.launch_deduplicated(session, all, claimer, topology).await,
         };
         self.sessions.run(launch).await
@@ -130,7 +130,7 @@ impl PostgresStore {
         })
     }
 
-    pub(super) async fn launch_one_here(
+    pub(super) async fn launch_one_claimed(
         &self,
         executor: impl PgExecutor<'_>,
         claimer: Claimer<'_>,

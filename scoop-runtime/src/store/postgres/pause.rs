@@ -15,7 +15,7 @@ use crate::store::{
     EndedPause, NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseStorage, PauseTarget,
 };
 use crate::util::format::system_time;
-use crate::util::patience::note;
+use crate::util::retries::note;
 
 impl PauseStorage for PostgresStore {
     async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
@@ -93,7 +93,7 @@ impl PauseStorage for PostgresStore {
             .await?;
         let running: i64 = row.try_get("running")?;
         Ok(PauseProgress {
-            stands: row.try_get("stands")?,
+            in_force: row.try_get("stands")?,
             is_known: row.try_get("is_known")?,
             behind: row.try_get("behind")?,
             running: usize::try_from(running).unwrap_or(0),

@@ -19,9 +19,9 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr
 use super::application_name::named;
 use super::idle_cache::{IdleCache, USES_MAX};
 use crate::error::loses_answer;
-use crate::util::detached::uninterrupted;
-use crate::util::patience;
-use crate::util::read_turns::ReadTurns;
+use crate::util::detached::run_to_completion;
+use crate::util::read_permits::ReadPermits;
+use crate::util::retries;
 use crate::util::sync::{Mutex, lock};
 
 /// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
@@ -88,7 +88,7 @@ pub(crate) struct Sessions {
     /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
     /// The turns of reads for clients.
-    reads: ReadTurns,
+    reads: ReadPermits,
 }
 
 /// A connection between two statements.
@@ -124,7 +124,7 @@ impl Sessions {
         let (statements, listening) = options(&present, route, direct.as_ref());
         let pool = own_pool(connections, route).connect_lazy_with(statements);
         let listening = own_pool(LISTENING_CONNECTIONS_MAX, Route::Direct).connect_lazy_with(listening);
-        let reads = ReadTurns::at_all(connections);
+        let reads = ReadPermits::at_all(connections);
         let (users, known) = (users.clone(), Arc::new(Mutex::new(present)));
         Self {
             pool,
@@ -154,7 +154,7 @@ impl Sessions {
 
     /// The same for a program with an engine: reads for clients leave it half of the connections.
     pub(crate) fn shared_with_engine(self) -> Self {
-        Self { reads: ReadTurns::at_half(self.connections()), ..self }
+        Self { reads: ReadPermits::at_half(self.connections()), ..self }
     }
 
     /// Runs a single statement, in a transaction of its own.
@@ -165,7 +165,7 @@ impl Sessions {
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
-        if patience::is_in_turn() {
+        if retries::has_permit() {
             return self.read_in(self.begin_read(BEGIN, UNLIMITED), statement).await;
         }
         // A connection dropped in the middle is left to the pool.
@@ -187,7 +187,7 @@ impl Sessions {
         let PooledSession { connection, statements } = match on {
             StatementSession::Connection(session) => session,
             StatementSession::Transaction(transaction) => {
-                return transaction.commit().await.inspect_err(patience::note);
+                return transaction.commit().await.inspect_err(retries::note);
             }
         };
         let rests = statements >= USES_MAX || self.pool.is_closed();
@@ -239,9 +239,9 @@ impl Sessions {
             return Ok(session);
         }
         self.renew_options();
-        let _waiting = WaiterCount::new(&self.waiting);
+        let _waiting = WaitingGuard::new(&self.waiting);
         Ok(PooledSession {
-            connection: acquire(&self.pool, patience::acquires_within()).await?,
+            connection: acquire(&self.pool, retries::acquires_within()).await?,
             statements: 1,
         })
     }
@@ -279,10 +279,10 @@ impl Sessions {
         self.renew_options();
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
-        let waiting = WaiterCount::new(&self.waiting);
+        let waiting = WaitingGuard::new(&self.waiting);
         drop(self.idle.take());
-        let within = patience::acquires_within();
-        uninterrupted(async move {
+        let within = retries::acquires_within();
+        run_to_completion(async move {
             let _waiting = waiting;
             let mut connection = acquire(&pool, within).await?;
             if after == AfterTransaction::Close {
@@ -313,7 +313,7 @@ impl Sessions {
     }
 
     /// The turns of reads for clients.
-    pub(crate) fn read_turns(&self) -> ReadTurns {
+    pub(crate) fn read_permits(&self) -> ReadPermits {
         self.reads.clone()
     }
 
@@ -342,16 +342,16 @@ impl Sessions {
 }
 
 /// A caller that waits for a connection of the pool: returned connections have to go there.
-struct WaiterCount(Arc<AtomicUsize>);
+struct WaitingGuard(Arc<AtomicUsize>);
 
-impl WaiterCount {
+impl WaitingGuard {
     fn new(waiting: &Arc<AtomicUsize>) -> Self {
         waiting.fetch_add(1, Relaxed);
         Self(waiting.clone())
     }
 }
 
-impl Drop for WaiterCount {
+impl Drop for WaitingGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -428,7 +428,7 @@ impl StatementSession {
     /// Ends a statement that failed. In a transaction it certainly had no effect.
     fn end_failed(self, error: &sqlx::Error) {
         if let Self::Connection(mut session) = self {
-            patience::note(error);
+            retries::note(error);
             if loses_answer(error) {
                 session.connection.close_on_drop();
             }
@@ -475,7 +475,7 @@ pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; S
 mod tests {
     use super::super::tests::{database, done};
     use super::*;
-    use crate::util::patience::{PATIENCE, Trial};
+    use crate::util::retries::{RETRY_FOR, Retries};
 
     async fn session_of(sessions: &Sessions) -> i32 {
         let ask = async |session: &mut PgConnection| {
@@ -527,8 +527,8 @@ mod tests {
         let pool = database("shared_session").await;
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let read = async || {
-            let trial = Trial::new(PATIENCE).reading(Some(sessions.read_turns()));
-            trial.endure(|_| async { Ok(session_of(&sessions).await) }).await.unwrap()
+            let trial = Retries::new(RETRY_FOR).reading(Some(sessions.read_permits()));
+            trial.run(|_| async { Ok(session_of(&sessions).await) }).await.unwrap()
         };
         let (first, second, other) = tokio::join!(read(), read(), session_of(&sessions));
         assert_eq!([first, second], [other, other]);
@@ -555,13 +555,13 @@ mod tests {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, looks).await.expect("the statement begins and ends");
+        tokio::time::timeout(RETRY_FOR, looks).await.expect("the statement begins and ends");
     }
 
     /// Begins a read for a client that does not end, does this, and drops the read.
     async fn drop_read(pool: &PgPool, sessions: &Sessions, before: impl FnOnce()) {
-        let trial = Trial::new(PATIENCE).reading(Some(sessions.read_turns()));
-        let mut read = std::pin::pin!(trial.endure(|_| sleep(sessions)));
+        let trial = Retries::new(RETRY_FOR).reading(Some(sessions.read_permits()));
+        let mut read = std::pin::pin!(trial.run(|_| sleep(sessions)));
         tokio::select! {
             ended = &mut read => panic!("{ended:?}"),
             () = until_it_sleeps(pool, true) => before(),
@@ -573,7 +573,7 @@ mod tests {
         let pool = database("dropped_read").await;
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         drop_read(&pool, &sessions, || {}).await;
-        assert!(sessions.read_turns().turn(PATIENCE).await.is_ok());
+        assert!(sessions.read_permits().permit(RETRY_FOR).await.is_ok());
         session_of(&sessions).await;
         until_it_sleeps(&pool, false).await;
         sessions.close().await;
@@ -586,7 +586,7 @@ mod tests {
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let mut closing = None;
         drop_read(&pool, &sessions, || closing = Some(sessions.pool.close())).await;
-        let closed = tokio::time::timeout(PATIENCE, closing.expect("the read had begun")).await;
+        let closed = tokio::time::timeout(RETRY_FOR, closing.expect("the read had begun")).await;
         assert!(closed.is_ok(), "the read has a connection");
         done(pool).await;
     }

@@ -17,7 +17,7 @@ impl QueueStorage for PostgresStore {
         Ok(limited_topics(pairs))
     }
 
-    async fn lease_places(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
+    async fn lease_capacity(&self, asked: &LeaseRequest) -> sqlx::Result<Option<Lease>> {
         let stored = |places: usize| i64::try_from(places).unwrap_or(i64::MAX);
         let lease = sqlx::query(self.sql.queue_lease.clone())
             .bind(asked.saga.clone())

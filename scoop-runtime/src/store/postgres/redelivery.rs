@@ -13,7 +13,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::store::{Redelivery, RedeliveryStorage};
 use crate::util::ids;
-use crate::util::patience::note;
+use crate::util::retries::note;
 
 /// The number of events read by one statement.
 const EVENTS_MAX: i64 = 10_000;

@@ -9,18 +9,18 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, phase, row_state, stored_time, time, unsigned};
-use super::query_ext::{FetchExt, PlainQuery};
+use super::query_ext::{FetchExt, OwnedQuery};
 use super::requests::commit;
 use crate::repair::{
-    ConcernedRun, Decision, FailedCompensation, FailedRun, Intervention, Refusal, RepairAction, SIGNAL,
-    StuckRun, no_program,
+    ConcernedRun, Decision, FailedRollback, FailedRun, Intervention, Refusal, RepairAction, SIGNAL, StuckRun,
+    no_program,
 };
 use crate::store::types::{FIRST_MAX, UNKNOWN_MAX};
 use crate::store::{
     InterventionSubject, Page, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget,
     Requester, RowState, no_failure,
 };
-use crate::tree::{Extent, RunInfo};
+use crate::tree::{RunInfo, TreeBounds};
 use crate::util::format::system_time;
 
 /// How many failed runs below each one of a page are read to find the first ones.
@@ -96,10 +96,10 @@ impl RepairStorage for PostgresStore {
         Ok(Some(SignalKey { name, key }))
     }
 
-    async fn failed_compensations(&self, page: Page) -> sqlx::Result<Vec<FailedCompensation>> {
+    async fn failed_rollbacks(&self, page: Page) -> sqlx::Result<Vec<FailedRollback>> {
         let query = page.query(self.sql.failed_runs.clone()).bind(i64::from(FIRST_MAX)).bind(READ_BELOW_MAX);
         let rows = query.all(&self.sessions).await?;
-        rows.iter().map(FailedCompensation::from_row).collect()
+        rows.iter().map(FailedRollback::from_row).collect()
     }
 
     async fn stuck_runs(&self, page: Page) -> sqlx::Result<Vec<StuckRun>> {
@@ -116,7 +116,7 @@ impl RepairStorage for PostgresStore {
         &self,
         root: Uuid,
         runs: Option<&[Uuid]>,
-        extent: Extent,
+        extent: TreeBounds,
     ) -> sqlx::Result<Vec<(Intervention, usize)>> {
         if runs.is_none() && extent.events.is_none() {
             let all = self.interventions(root).await?;
@@ -238,7 +238,7 @@ impl PostgresStore {
 
 impl Page {
     /// The query of a page, with its first three parameters.
-    fn query(self, sql: sqlx::SqlStr) -> PlainQuery {
+    fn query(self, sql: sqlx::SqlStr) -> OwnedQuery {
         let (time, id) = self.after.unzip();
         sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit))
     }
@@ -263,13 +263,13 @@ impl ConcernedRun {
             handling: handling.map(unsigned),
             context: context.map(|stored| stored.map(|Json(context)| context).unwrap_or_default()),
             compensates: is("compensates")?,
-            part_is_done: is("part_is_done")?,
+            is_part_complete: is("part_is_done")?,
             leaves_behind: is("leaves_behind")?,
         })
     }
 }
 
-impl FailedCompensation {
+impl FailedRollback {
     /// Decodes a row of `failed_runs.sql`.
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (root, id) = (row.try_get("root")?, row.try_get("id")?);
@@ -311,7 +311,7 @@ impl StuckRun {
             since: system_time(stored_since.time()),
             giving_up: row.try_get("giving_up")?,
             can_give_up: row.try_get("can_give_up")?,
-            needs_retry: row.try_get::<i32, _>("doubts")? >= UNKNOWN_MAX,
+            needs_retry: row.try_get::<i32, _>("unknown_attempts")? >= UNKNOWN_MAX,
             stored_since,
         })
     }

@@ -13,7 +13,7 @@ use crate::store::{
     CancelResult, ParentRef, Relaunch, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
 };
 use crate::util::name::RUNS_NAMED;
-use crate::util::patience::{Attempt, note};
+use crate::util::retries::{Attempt, note};
 use crate::{CancellationRequest, Named, RelaunchAnswer, RunId};
 
 impl RequestStorage for PostgresStore {
@@ -116,11 +116,11 @@ impl RequestStorage for PostgresStore {
         if state.try_get::<i64, _>("handled")? == 0 {
             return Ok(RollbackStart::NoHandlers);
         }
-        let turned_back = state.try_get("rollback_requested")? || state.try_get::<i64, _>("committed")? == 0;
-        if turned_back && !state.try_get("failed_itself")? {
+        let began = state.try_get("rollback_requested")? || state.try_get::<i64, _>("committed")? == 0;
+        if began && !state.try_get("failed_itself")? {
             return Ok(RollbackStart::RolledBack);
         }
-        if turned_back || state.try_get("failed")? {
+        if began || state.try_get("failed")? {
             return Ok(RollbackStart::FailedBefore);
         }
         if asked.is_dry_run {
@@ -215,6 +215,6 @@ impl PostgresStore {
         if asked.attempt == Attempt::First {
             return Ok(false);
         }
-        sqlx::query_scalar(self.sql.request_is_done.clone()).bind(asked.id).one_on(tx).await
+        sqlx::query_scalar(self.sql.request_is_recorded.clone()).bind(asked.id).one_on(tx).await
     }
 }

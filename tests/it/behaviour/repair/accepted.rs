@@ -21,7 +21,7 @@ async fn child_with_an_accepted_failure_can_be_repaired() -> Result<()> {
     let root = scoop.launch(Root).await?;
     assert_eq!(root.ends().await?, Outcome::Committed);
 
-    let [failed] = &*scoop.failed_compensations().await? else { panic!("one failed") };
+    let [failed] = &*scoop.failed_rollbacks().await? else { panic!("one failed") };
     faults.mend("child 0");
     assert_eq!(scoop.retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
     let undone =

@@ -35,7 +35,7 @@ async fn lists_agree_with_explanations(broken: &Broken) -> Result<()> {
 
 /// A random repair of a random failed run.
 async fn intervene(broken: &Broken, chance: &mut Chance) -> Result<RepairAnswer> {
-    let listed = broken.scoop.failed_compensations().await?;
+    let listed = broken.scoop.failed_rollbacks().await?;
     let Some(failed) = listed.get(chance.below(listed.len().max(1))) else {
         return Ok(RepairAnswer::NotFailed);
     };
@@ -71,7 +71,7 @@ async fn ends(seed: u64) -> Result<()> {
             is_at_rest(&broken.db).await;
         }
     }
-    while let Some(failed) = broken.scoop.failed_compensations().await?.pop() {
+    while let Some(failed) = broken.scoop.failed_rollbacks().await?.pop() {
         let answer = broken.scoop.resolve(failed.lineage.id(), "at last").await?;
         assert_eq!(answer, RepairAnswer::Accepted, "{}", broken.root.tree().await?);
         is_at_rest(&broken.db).await;

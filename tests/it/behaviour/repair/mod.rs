@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use scoop::operate::{RunExplanation, WaitKind, WaitReason};
-use scoop::requests::{FailedCompensation, RepairAnswer, RunRequest};
+use scoop::requests::{FailedRollback, RepairAnswer, RunRequest};
 use scoop::tree::RunState;
 use scoop::{EventKind, Handle, Lineage, RunPhase, RuntimeError};
 
@@ -128,7 +128,7 @@ enum Next {
 }
 
 impl Next {
-    fn of(failed: &FailedCompensation) -> Self {
+    fn of(failed: &FailedRollback) -> Self {
         if failed.failed_below.is_empty() { Self::Itself } else { Self::Below }
     }
 }
@@ -156,8 +156,8 @@ impl Broken {
     }
 
     /// The failed compensation of this handler.
-    async fn failed(&self, handler: &str) -> Result<FailedCompensation> {
-        let listed = self.scoop.failed_compensations().await?;
+    async fn failed(&self, handler: &str) -> Result<FailedRollback> {
+        let listed = self.scoop.failed_rollbacks().await?;
         let of_handler = listed.iter().find(|failed| failed.handler == handler);
         Ok(of_handler.unwrap_or_else(|| panic!("{handler} is not among {listed:?}")).clone())
     }
@@ -172,17 +172,17 @@ impl Broken {
 
     /// All listed handlers, each with the run on which an operator decides next.
     async fn listed(&self) -> Result<Vec<(String, Next)>> {
-        let listed = self.scoop.failed_compensations().await?;
+        let listed = self.scoop.failed_rollbacks().await?;
         Ok(listed.into_iter().map(|failed| (failed.handler.clone(), Next::of(&failed))).collect())
     }
 
     /// The explanation of each listed run, and a page with this run alone, have the runs below as the list has. The explanation offers
     /// the same decisions.
     async fn views_agree(&self) -> Result<()> {
-        let listed = self.scoop.failed_compensations().await?;
-        let mut before: Option<&FailedCompensation> = None;
+        let listed = self.scoop.failed_rollbacks().await?;
+        let mut before: Option<&FailedRollback> = None;
         for failed in &listed {
-            let page = self.scoop.failed_compensations().limit(1);
+            let page = self.scoop.failed_rollbacks().limit(1);
             let page = match before.replace(failed) {
                 Some(previous) => page.after(previous).await?,
                 None => page.await?,

@@ -9,7 +9,7 @@ async fn seen(broken: &Broken) -> Result<[usize; 2]> {
     broken.db.history().await;
     let counts = broken.scoop.operate().runs().count().await?.unfinished;
     let failed = counts.iter().filter(|count| count.phase == RunPhase::RollbackFailed);
-    let listed = broken.scoop.failed_compensations().await?.len();
+    let listed = broken.scoop.failed_rollbacks().await?.len();
     Ok([listed, failed.map(|count| count.count).sum()])
 }
 

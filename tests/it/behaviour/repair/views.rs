@@ -117,10 +117,10 @@ async fn interventions_between_the_first_and_the_last_of_a_run_are_left_out_and_
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_come_in_pages() -> Result<()> {
     let broken = Broken::by(&["grandchild 0"], three_levels).await?;
-    let all = broken.scoop.failed_compensations().await?;
-    let mut paged: Vec<FailedCompensation> = vec![];
+    let all = broken.scoop.failed_rollbacks().await?;
+    let mut paged: Vec<FailedRollback> = vec![];
     loop {
-        let page = broken.scoop.failed_compensations().limit(2);
+        let page = broken.scoop.failed_rollbacks().limit(2);
         let page = match paged.last() {
             Some(last) => page.after(last).await?,
             None => page.await?,
@@ -131,9 +131,8 @@ async fn lists_come_in_pages() -> Result<()> {
         }
         paged.extend(page);
     }
-    let lineages = |list: &[FailedCompensation]| {
-        list.iter().map(|failed| failed.lineage.clone()).collect::<Vec<Lineage>>()
-    };
+    let lineages =
+        |list: &[FailedRollback]| list.iter().map(|failed| failed.lineage.clone()).collect::<Vec<Lineage>>();
     assert_eq!(lineages(&paged), lineages(&all));
     assert!(all.is_sorted_by(|a, b| a.at >= b.at));
     Ok(())

@@ -38,7 +38,7 @@ async fn repairs_are_damaged(seed: u64) -> Result<()> {
     for root in fallen.iter().chain(&late) {
         root.ends().await?;
     }
-    for failed in scoop.failed_compensations().limit(1_000).await? {
+    for failed in scoop.failed_rollbacks().limit(1_000).await? {
         scoop.retry(failed.id()).await?;
     }
     let failures = "SELECT count(*) FROM scoop.message_event WHERE type = 'ROLLBACK_FAILED'";
@@ -61,7 +61,7 @@ async fn repairs_are_damaged(seed: u64) -> Result<()> {
     for it in &tampered {
         it.root.tree().await?;
     }
-    for failed in scoop.failed_compensations().limit(1_000).await? {
+    for failed in scoop.failed_rollbacks().limit(1_000).await? {
         // It may refuse what it cannot read: then the run stays on the list.
         let _ = scoop.resolve(failed.id(), "glued").await;
     }
@@ -94,7 +94,7 @@ async fn list_is_damaged(seed: u64) -> Result<()> {
     for root in fallen {
         tamper(&db, &mut dice, &columns, root).await;
     }
-    assert!(!scoop.failed_compensations().limit(1_000).await?.is_empty(), "seed {seed}");
+    assert!(!scoop.failed_rollbacks().limit(1_000).await?.is_empty(), "seed {seed}");
     scoop.operate().runs().count().await?;
     scoop.shutdown().await?;
     Ok(())

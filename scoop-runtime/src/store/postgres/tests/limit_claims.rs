@@ -46,7 +46,7 @@ async fn run_that_ends_during_a_claim_leaves_its_place_to_the_next_parked_run() 
     let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 5,
         suspect: None,
         freed: &FreedKeys { keys: vec!["k".into()], ..FreedKeys::default() },
@@ -106,7 +106,7 @@ async fn claim_with(
     let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 5,
         suspect: None,
         freed: &FreedKeys::default(),
@@ -151,7 +151,7 @@ async fn claim_under_a_limit_goes_on_from_where_the_last_one_has_come_to() {
             progress = claim_from(&store, worker, &progress).await.unwrap().cursors.expect("it has looked");
         }
         let seconds = async |progress: &QueueCursors| {
-            let due = store.next_due(&lanes(), worker, SuspectClaim::Allowed, progress).await.unwrap();
+            let due = store.next_due(&queues(), worker, SuspectClaim::Allowed, progress).await.unwrap();
             due.seconds
         };
         // What became ready before the position would have been there; one is due later, and one is due.
@@ -236,7 +236,7 @@ async fn parked_run_that_returns_is_claimed_from_the_positions_after_its_parking
     let key_of = |_: &Candidate| Some("k".to_owned());
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 0,
         suspect: None,
         freed: &freed,

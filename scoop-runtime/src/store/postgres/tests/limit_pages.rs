@@ -34,7 +34,7 @@ async fn look(store: &PostgresStore, worker: Uuid, keys: &[&str], page_from: Opt
     let keys = keys.iter().map(|key| (*key).to_owned()).collect();
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 0,
         suspect: None,
         freed: &FreedKeys { keys, page_from: page_from.map(str::to_owned) },

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{Sum, claim, database, done};
-use crate::api::Keep;
+use crate::api::Retention;
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
     ClaimedRun, HierarchyFlags, NewMessage, QueueCursors, RowState, SettlePath, SettleResult,
@@ -28,7 +28,7 @@ async fn listening(pool: &PgPool) -> (PostgresStore, Uuid) {
     let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
     let (topics, handlers): (Vec<_>, Vec<_>) =
         pairs.map(|(t, h)| (t.to_owned(), h.to_owned())).into_iter().unzip();
-    store.register(&SubscribedSaga::pairs(&topics, &handlers), Keep::default()).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&topics, &handlers), Retention::default()).await.unwrap();
     (store, worker)
 }
 
@@ -84,7 +84,7 @@ fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
         values: vec![],
         wait: None,
         signals: vec![],
-        anew: None,
+        as_new: None,
         fate,
     }
 }
@@ -114,7 +114,7 @@ fn undoes(run: &Run) -> Conclusion {
     of(vec![event], Fate::GoesOn(after))
 }
 
-fn is_undone(run: &Run) -> Conclusion {
+fn is_rolled_back(run: &Run) -> Conclusion {
     let (event, _) = suspended(run, "Rollback of step");
     let last = Event { kind: EventKind::RolledBack, jump: None, ..event.clone() };
     of(vec![event, last], Fate::RolledBack { cause: cause(), rollback_requested: true })
@@ -245,7 +245,7 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
         (false, SettlePath::Advance, commits),
         (false, SettlePath::Advance, commits_with_an_output),
         (true, SettlePath::Advance, undoes),
-        (true, SettlePath::Advance, is_undone),
+        (true, SettlePath::Advance, is_rolled_back),
         (false, SettlePath::LaunchChildren, |run| launches(run, &["a", "two"])),
         (false, SettlePath::LaunchChildren, |run| launches(run, &["two", "two", "none"])),
         (true, SettlePath::LaunchChildren, |run| launches(run, &["two"])),

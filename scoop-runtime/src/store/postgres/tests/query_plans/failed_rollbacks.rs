@@ -146,7 +146,7 @@ async fn page_of_failed_runs_and_status_read_a_part_of_a_deep_hierarchy() {
         Sessions::new(&pool, 1, &ConnectionSettings::default()),
         &Schema::new("scoop").unwrap(),
     );
-    let page = store.failed_compensations(Page { after: None, limit: 50 }).await.unwrap();
+    let page = store.failed_rollbacks(Page { after: None, limit: 50 }).await.unwrap();
     let hundredth: Uuid =
         sqlx::query_scalar("SELECT md5('1000 run101')::uuid").fetch_one(&pool).await.unwrap();
     assert_eq!(page[0].failed_below.first(), Some(&RunId::from(hundredth)), "the deepest one that was read");

@@ -25,7 +25,7 @@ use crate::RunId;
 use crate::store::{
     ExpiredSignals, Page, RepairStorage as _, RequestStorage as _, SignalStorage as _, StatusStorage as _,
 };
-use crate::tree::{Extent, RunRow};
+use crate::tree::{RunRow, TreeBounds};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
@@ -81,10 +81,10 @@ const HOT: [&str; 104] = [
     "message_insert_one_claiming",
     "message_status",
     "message_ended",
-    "key_kept_until",
+    "key_valid_until",
     "signal_awaited",
     "signal_deliver",
-    "signal_expire_kept",
+    "signal_mark_expired",
     "signal_send",
     "join_oldest",
     "join_next_due",
@@ -92,7 +92,7 @@ const HOT: [&str; 104] = [
     "join_mark",
     "join_explain",
     "join_record",
-    "join_set_aside",
+    "join_mark_refused",
     "entity_lock_free",
     "entity_events",
     "entity_keys",
@@ -105,7 +105,7 @@ const HOT: [&str; 104] = [
     "prune_page",
     "archive_parts",
     "archive_rows",
-    "keep_time_publish",
+    "retention_publish",
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
@@ -331,13 +331,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "rate_due" | "rate_delete_idle" => ("text, bigint", "'', 1"),
         "rate_next" => ("text", "''"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
-        "join_explain" | "key_kept_until" => ("uuid", "NULL"),
-        "join_set_aside" => ("uuid[], text", "'{}', ''"),
+        "join_explain" | "key_valid_until" => ("uuid", "NULL"),
+        "join_mark_refused" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => {
             ("text[], text[], text, uuid[], boolean, text", "'{}', '{}', NULL, '{}', false, '20ms'")
         }
         "signal_awaited" => ("text", "'0'"),
-        "signal_expire_kept" => ("bigint", "1"),
+        "signal_mark_expired" => ("bigint", "1"),
         "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
         "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
         "entity_keys" => ("text, text, bigint", "'', '', 1"),
@@ -355,7 +355,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "command_read_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
         "prune_page" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
-        "keep_time_publish" => {
+        "retention_publish" => {
             ("text[], text[], float8[], float8[], float8[], boolean", "'{}', '{}', '{}', '{}', '{}', true")
         }
         "retention_next" => ("uuid, float8, float8, bigint, boolean", "gen_random_uuid(), 1, 1, 100, true"),

@@ -21,7 +21,7 @@ use super::{BATCH_MAX, DecisionOutcome, Pending, Queue, Undecided};
 use crate::engine::execution::Why;
 use crate::engine::settle::queue::SettleError;
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary::{self, Held, Stopped};
+use crate::engine::user_code::boundary::{self, DropGuarded, Stopped};
 use crate::engine::user_code::running::Stop;
 use crate::error::{
     CHAIN_MAX, is_cancelled, is_contended, is_of_infrastructure, is_of_stale_statement, is_rolled_back,
@@ -248,7 +248,7 @@ impl Deciding<'_> {
         let Some((decisions, outcomes, state)) = decide_loaded(engine, batch, id, entity, state) else {
             return (vec![], Err(Broken::Refused(Refused::Split)));
         };
-        let written = self.write(opened, table, decisions, state.as_ref().map(Held::get)).await;
+        let written = self.write(opened, table, decisions, state.as_ref().map(DropGuarded::get)).await;
         (outcomes, written)
     }
 
@@ -257,11 +257,11 @@ impl Deciding<'_> {
         tx: &mut PgConnection,
         table: Table,
         key: &Erased,
-    ) -> Result<(i64, Option<Held>), Broken> {
+    ) -> Result<(i64, Option<DropGuarded>), Broken> {
         sqlx::raw_sql(LOCK_TIMEOUT).execute(&mut *tx).await?;
         let version = self.engine.store.lock_entity(tx, &self.undecided.entity).await?;
         let state = self.call("load_for_update", (table.load)(tx, key)).await?;
-        Ok((version, state.map(Held::new)))
+        Ok((version, state.map(DropGuarded::new)))
     }
 
     async fn write(
@@ -284,7 +284,7 @@ impl Deciding<'_> {
         }
         let mut answers = Answers::new();
         // In the order in which a cancellation locks the runs of a hierarchy.
-        settlements.sort_unstable_by_key(Settlement::place);
+        settlements.sort_unstable_by_key(Settlement::lock_order);
         let identifier = &self.engine.identifier;
         for settlement in &settlements {
             let tx = &mut opened.transaction;

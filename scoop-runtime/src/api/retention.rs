@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Builder, SetupError};
 
-/// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::keep`].
+/// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::retention`].
 ///
 /// By default those whose first message was handled without a rollback are kept for 7 days, and the others, also those that no
 /// handler took, for 30 days. Those that are unfinished, or that an operator has to settle, are always kept. The time begins with
@@ -13,14 +13,14 @@ use crate::{Builder, SetupError};
 /// ```
 /// # extern crate scoop_runtime as scoop;
 /// use std::time::Duration;
-/// use scoop::Keep;
+/// use scoop::Retention;
 ///
 /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// let keep = Keep::default().committed(30 * DAY).rolled_back(90 * DAY);
-/// assert_ne!(keep, Keep::forever());
+/// let keep = Retention::default().committed(30 * DAY).rolled_back(90 * DAY);
+/// assert_ne!(keep, Retention::forever());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct Retention {
     pub(crate) committed: Duration,
     pub(crate) rolled_back: Duration,
     /// The time for which the unique key of a launch counts.
@@ -32,14 +32,14 @@ pub struct Keep {
 }
 
 /// The least time for which anything is kept: younger rows may still decide whether a repeated request is a repetition.
-pub(crate) const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
+pub(crate) const RETENTION_MIN: Duration = Duration::from_secs(60 * 60);
 
 /// The least time between two looks for what is due.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Keep {
+impl Retention {
     /// Keeps everything for ever.
     pub fn forever() -> Self {
         Self::always(Duration::MAX)
@@ -90,16 +90,16 @@ impl Keep {
     /// The mistakes in these times.
     pub(crate) fn mistakes(self) -> impl Iterator<Item = SetupError> {
         let times = [
-            ("committed", self.committed, KEEP_MIN),
-            ("rolled_back", self.rolled_back, KEEP_MIN),
+            ("committed", self.committed, RETENTION_MIN),
+            ("rolled_back", self.rolled_back, RETENTION_MIN),
             ("every", self.interval, INTERVAL_MIN),
         ];
         let too_short = times.into_iter().filter(|(_, time, least)| time < least);
-        too_short.map(|(setting, time, least)| SetupError::KeepTime { setting, time, least })
+        too_short.map(|(setting, time, least)| SetupError::RetentionTime { setting, time, least })
     }
 }
 
-impl Default for Keep {
+impl Default for Retention {
     fn default() -> Self {
         Self {
             committed: 7 * DAY,
@@ -124,15 +124,15 @@ impl Builder {
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
-    /// use scoop::{Keep, Scoop};
+    /// use scoop::{Retention, Scoop};
     ///
-    /// let scoop = Scoop::builder().postgres(pool).keep(Keep::forever()).start().await?;
+    /// let scoop = Scoop::builder().postgres(pool).retention(Retention::forever()).start().await?;
     /// # scoop.shutdown().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn keep(mut self, times: Keep) -> Self {
-        self.settings.keep = Keep { is_archived: self.settings.keep.is_archived, ..times };
+    pub fn retention(mut self, times: Retention) -> Self {
+        self.settings.retention = Retention { is_archived: self.settings.retention.is_archived, ..times };
         self
     }
 }

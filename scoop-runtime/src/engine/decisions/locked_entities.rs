@@ -13,7 +13,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 /// The decisions that wait for the lock of their entity.
 #[derive(Default)]
-pub(super) struct Busy {
+pub(super) struct LockedEntities {
     /// Those of each entity, in the order of arrival.
     waiting: BTreeMap<EntityId, VecDeque<Pending>>,
     next_try: Option<Instant>,
@@ -21,7 +21,7 @@ pub(super) struct Busy {
     pause: Duration,
 }
 
-impl Busy {
+impl LockedEntities {
     /// Waits until the next try. Never ends if no decision waits.
     pub(super) async fn due(&self) {
         match self.next_try {
@@ -46,10 +46,10 @@ impl Busy {
     /// there are more entities.
     pub(super) fn take(&mut self, count_max: usize) -> Vec<Pending> {
         self.next_try = None;
-        let share = (count_max / self.waiting.len().max(1)).max(1);
+        let limit = (count_max / self.waiting.len().max(1)).max(1);
         let mut taken = vec![];
         for waiting in self.waiting.values_mut() {
-            taken.extend(waiting.drain(..share.min(waiting.len())));
+            taken.extend(waiting.drain(..limit.min(waiting.len())));
         }
         taken
     }
