@@ -25,9 +25,9 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     Builder, Child, ChildOutcome, Command, Decider, Failed, FailedOutcome, Handle, HandlerLimits,
-    HierarchyId, Limit, Limits, Named, Outcome, Rate, Reply, Retry, RetryTarget, RollbackFailure, RunId,
-    RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick,
-    WaitingMember, Wanted,
+    HierarchyId, IdKind, IdObject, Limit, Limits, Outcome, Rate, Reply, Retry, RetryTarget, RollbackFailure,
+    RunId, RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick,
+    WaitingMember,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};

@@ -299,7 +299,6 @@ struct Position<'a> {
     step: String,
     /// The number of earlier handler calls at this position, if the move handles failures of children.
     handler_iteration: Option<u32>,
-    /// The context of the run from here on.
     context: Context,
 }
 
@@ -373,7 +372,6 @@ fn invoke<'a>(definition: &'a Definition, run: &'a Run, index: usize, iteration:
     Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } })
 }
 
-/// A rollback to continue.
 #[derive(Clone, Copy)]
 struct Rollback<'r> {
     cause: &'r Failure,
@@ -604,7 +602,6 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// An event of the run's own message at this position.
     fn event(&self, kind: EventKind) -> Event {
         let event = Event::new(kind, self.run.message).in_step(&self.step);
         event.handled(self.handler_iteration).with(self.context.clone())

@@ -182,7 +182,6 @@ impl Error {
         Failure { stack_trace: self.frames(), ..failure }
     }
 
-    /// Records a place that the error passed.
     pub(crate) fn passed_at(&mut self, at: &'static Location<'static>, function: Option<&'static str>) {
         if self.0.passed.len() + 1 < FRAMES_MAX {
             self.0.passed.push(PropagationPoint { at, function });
@@ -222,7 +221,7 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
     let chain: Vec<_> = chain_of(error).collect();
     let inner = chain.iter().enumerate().rev().fold(None, |inner: Option<Failure>, (depth, error)| {
         let kind = if depth == 0 { kind } else { "Error" };
-        let coded = CodedError::of(*error);
+        let coded = CodedError::find(*error);
         let failure = Failure::new(coded.map_or(kind, |coded| coded.code()), error.to_string(), source);
         Some(failure.wrap(inner).caused_by(coded.and_then(|coded| coded.data(*error, source))))
     });
@@ -232,7 +231,6 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
 /// The number of errors of a chain that are read: a chain of errors may be its own source, or have no end.
 const CHAIN_MAX: usize = 1_000;
 
-/// The error and its sources.
 fn chain_of<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |&error| error.source()).take(CHAIN_MAX)
 }

@@ -18,7 +18,6 @@ use crate::{Escaped, report};
 /// Deeper failures are kept, without the wrappers between.
 const DEPTH_MAX: usize = 40;
 
-/// The message of a failure without a message.
 pub(crate) const NO_MESSAGE: &str = "<no message>";
 
 /// The types of the protocol's own failures, which wrap others.

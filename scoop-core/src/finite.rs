@@ -46,7 +46,6 @@ const RAW_VALUE: &str = "$serde_json::private::RawValue";
 /// A place in a value.
 #[derive(Clone, Copy)]
 enum Location<'p> {
-    /// The value itself.
     Value(Form),
     Field(&'p Location<'p>, &'static str),
     Element(&'p Location<'p>, usize),
@@ -102,7 +101,6 @@ impl<T: Serialize + ?Sized> Serialize for Located<'_, T> {
     }
 }
 
-/// The parts of a value, at its place.
 pub(crate) struct Parts<'p, S> {
     serializer: S,
     at: Location<'p>,
@@ -110,7 +108,6 @@ pub(crate) struct Parts<'p, S> {
 }
 
 impl<'p, S> Parts<'p, S> {
-    /// The number of the next part.
     fn next(&mut self) -> usize {
         self.count += 1;
         self.count - 1

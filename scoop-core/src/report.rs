@@ -43,7 +43,6 @@ pub(crate) fn summary(failure: &Failure) -> String {
     }
 }
 
-/// The failure of the first compensation that failed.
 pub(crate) fn failed_compensation(failure: &Failure) -> &Failure {
     let passes_on =
         |failure: &Failure| [CHILD_ROLLBACK_FAILED, HANDLERS_FAILED].contains(&failure.simple_kind());
@@ -86,7 +85,6 @@ fn saga_of(source: &str) -> Option<&str> {
     source.strip_suffix(']')?.split_once('[').map(|(saga, _)| saga)
 }
 
-/// The step after these words in a message of the protocol.
 fn step_in<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.strip_prefix(words)?.strip_prefix(" [")?.strip_suffix(']')
 }
@@ -109,7 +107,6 @@ struct Repeated<'a> {
 struct Reported<'a> {
     failure: &'a Failure,
     times: usize,
-    /// Set once it is in the report.
     number: Option<usize>,
 }
 
@@ -134,7 +131,6 @@ impl<'a> Repeated<'a> {
 struct Report<'a> {
     text: String,
     repeated: Repeated<'a>,
-    /// The number of numbers assigned so far.
     numbers: usize,
 }
 

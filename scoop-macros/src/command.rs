@@ -25,7 +25,6 @@ use crate::settings::Settings;
 
 const EXAMPLE: &str = "#[command(entity = YourEntity)]";
 
-/// The functions of a command that `#[command]` knows.
 struct Functions {
     /// The place of what `key` returns.
     key: Span,
@@ -35,7 +34,6 @@ struct Functions {
     undo: Option<Undo>,
 }
 
-/// The function that undoes an accepted command.
 struct Undo {
     name: Ident,
     undone: Type,
@@ -48,7 +46,6 @@ struct Fetch {
     retry: Option<Retry>,
 }
 
-/// The function that decides.
 struct Decide {
     name: Ident,
     accepted: Type,
@@ -113,7 +110,6 @@ fn topic(settings: &Settings, ident: &Ident, errors: &mut Errors) -> String {
     topic
 }
 
-/// The names of the saga of a command.
 struct Names {
     name: String,
     was: Vec<String>,

@@ -142,7 +142,6 @@ fn applications<'a>(block: &'a Block, errors: &mut Errors) -> Vec<Application<'a
     applications
 }
 
-/// The type of the event that a function applies.
 fn event<'a>(sig: &'a Signature, errors: &mut Errors) -> Option<&'a Type> {
     let name = &sig.ident;
     let write = format!("write `fn {name}(&mut self, event: &YourEvent)`");

@@ -17,7 +17,6 @@ const OUTCOMES: [&str; 3] = ["committed", "rolled_back", "failed"];
 
 const EXAMPLE: &str = "keep(committed = \"7 days\", rolled_back = \"30 days\")";
 
-/// A time as it is written.
 enum Written {
     Forever,
     Text(LitStr),
@@ -82,7 +81,6 @@ fn seconds(literal: &LitStr) -> syn::Result<TokenStream> {
     Ok(quote!(::core::time::Duration::from_secs(#seconds)))
 }
 
-/// Whether it is `forever` or `"forever"`.
 fn is_forever(value: &Expr) -> bool {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value() == "forever",

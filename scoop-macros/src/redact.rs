@@ -16,7 +16,6 @@ struct Stored<'a> {
     rule: Option<String>,
 }
 
-/// The stored names of these fields. In an enum a name stands for the fields of all variants.
 pub(crate) fn stored_names(
     fields: TokenStream,
     settings: &Settings,
@@ -88,7 +87,6 @@ impl Stored<'_> {
     }
 }
 
-/// The name of a field by a rule of `rename_all`.
 fn renamed(field: &str, rule: Option<&str>) -> String {
     let pascal = || -> String {
         let words = field.split('_').filter(|word| !word.is_empty());
@@ -125,7 +123,6 @@ fn has(attributes: &[Attribute], key: &str) -> bool {
     serde_settings(attributes).any(|setting| setting.path().is_ident(key))
 }
 
-/// The text of `key = ".."`, or of `key(serialize = "..")`.
 fn value_of(attributes: &[Attribute], key: &str) -> Option<String> {
     let text = |value: &Expr| match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),

@@ -45,7 +45,6 @@ const NO_OPERAND: [&str; 14] = [
     "while",
 ];
 
-/// The item with all its functions traced.
 pub(crate) fn item(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let span = arguments.clone().into_iter().next().map_or(Span::call_site(), |argument| argument.span());
     let message = if !arguments.is_empty() {
@@ -114,7 +113,6 @@ fn has_function(tokens: &TokenStream) -> bool {
     })
 }
 
-/// The tokens with the body of each function traced.
 fn functions(tokens: TokenStream) -> TokenStream {
     let mut tokens = tokens.into_iter().peekable();
     let mut done = TokenStream::new();

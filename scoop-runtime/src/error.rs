@@ -24,7 +24,7 @@ use words::{
 };
 
 use crate::util::format::{humane, utc};
-use crate::{Named, RunningStep, Wanted};
+use crate::{IdKind, IdObject, RunningStep};
 
 /// An error of the runtime.
 ///
@@ -266,9 +266,9 @@ pub enum RuntimeError {
         /// The id.
         id: Uuid,
         /// The object that the id names.
-        named: Named,
+        named: IdObject,
         /// The kind of id that the request takes.
-        wanted: Wanted,
+        wanted: IdKind,
     },
 
     /// The record of a failed rollback is damaged. So neither can its run be repaired, nor a run whose repair concerns it.

@@ -27,7 +27,7 @@ use crate::util::retries::Retries;
 pub use crate::util::retries::{Attempt, FOREVER, GivenUp};
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
-use crate::{Named, QueueLength, RegisteredHandler, Scoop};
+use crate::{IdObject, QueueLength, RegisteredHandler, Scoop};
 
 /// The tables of a program, for reading. They do not keep the program running.
 pub struct Tables {
@@ -88,7 +88,7 @@ impl Tables {
     }
 
     /// What an id names.
-    pub async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    pub async fn named(&self, id: Uuid) -> sqlx::Result<Option<IdObject>> {
         self.store.named(id).await
     }
 

@@ -95,6 +95,6 @@ pub use telemetry::SampledTraces;
 pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 #[doc(hidden)]
 pub use util::database_url::connect_options;
-pub use util::name::{HierarchyId, Named, RunId, Wanted};
+pub use util::name::{HierarchyId, IdKind, IdObject, RunId};
 pub use util::subscribed::Subscribed;
 pub use util::when::When;

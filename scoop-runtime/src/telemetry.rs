@@ -49,7 +49,6 @@ impl At<'_> {
     }
 }
 
-/// The declaration of an event.
 #[cfg(test)]
 #[derive(Clone, Copy)]
 struct Declared {
@@ -464,12 +463,10 @@ pub(crate) fn unknown_too_often(stuck: &[(Uuid, Uuid)]) {
     }
 }
 
-/// The label `cause` of a retry.
 const fn cause_of_retry(infrastructure: bool) -> &'static str {
     if infrastructure { "infrastructure" } else { "step" }
 }
 
-/// The remedy for a rollback with this failure.
 fn advice_for_rollback(failure: &Failure) -> &'static str {
     match text::comes_from_below(failure) {
         true => "repair the run below whose rollback failed: this one continues after that",

@@ -94,7 +94,6 @@ pub struct RunInfo {
     pub unhandled: Vec<UnhandledMessage>,
     /// The reason of the latest failed attempt since its last event, while a worker executes the next one.
     last_failure: Option<String>,
-    /// The time at which this was read, by the clock of the database.
     read_at: Option<SystemTime>,
 }
 
@@ -166,15 +165,11 @@ pub struct RunEvent {
     /// The wait after the event, for the children of the step or for the end of its sleep. After a failed rollback it
     /// begins with the repair. `None` if there was none, if it is not over, or if the tree lacks these children.
     pub waited: Option<Duration>,
-    /// The end of the sleep after the event, if the run sleeps then.
     sleeps_until: Option<SystemTime>,
-    /// How the wait after the event ended.
     wait_end: WaitEnd,
     /// The repair after a failed rollback, from which the wait for the children counts.
     repaired_at: Option<SystemTime>,
-    /// The wait for a signal that begins with the event.
     awaits: Option<Wait>,
-    /// The messages launched with it whose handlers are waited for by a strategy.
     strategies: Vec<MessageWait>,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
@@ -204,16 +199,13 @@ pub struct CancellationRequest {
     pub at: Option<SystemTime>,
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitEnd {
     /// With the end of the sleep.
     Slept,
     /// With the end of the children.
     Ended,
-    /// All children rolled back, in a rollback of the run.
     RolledBack,
-    /// The rollback of a child failed, in a rollback of the run.
     RollbackFailed,
 }
 
@@ -222,13 +214,10 @@ enum WaitEnd {
 enum Role {
     /// The meaning of its kind.
     Plain,
-    /// A step completed.
     Completed,
-    /// The wait before a step began.
     BeganToWait,
     /// A step completed, and a new execution began.
     AsNew,
-    /// The child failure handler of a step completed.
     HandledFailures,
     /// The rollback of the children of a step, if any, was requested.
     ChildrenRolledBack,
@@ -319,7 +308,6 @@ impl RunInfo {
 }
 
 impl RunEvent {
-    /// An event as recorded.
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
         let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
         let (sleeps_until, repaired_at, awaits, role) = (None, None, None, Role::Plain);
@@ -344,7 +332,6 @@ impl RunEvent {
         }
     }
 
-    /// The time from which the wait after it counts.
     fn waits_from(&self) -> Option<SystemTime> {
         self.repaired_at.or(self.at)
     }

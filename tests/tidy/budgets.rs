@@ -19,7 +19,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-macros", 5_015, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Names of several words wrap
     // some lines.
-    ("Rust lines of scoop-runtime", 38_413, 27_500),
+    ("Rust lines of scoop-runtime", 38_416, 27_500),
     // What moves here from scoop-runtime.
     ("Rust lines of scoop-operate", 3_470, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type.

@@ -22,7 +22,6 @@ pub(super) struct Awaits {
 }
 
 impl Awaits {
-    /// Reads the setting, if it is given.
     pub(super) fn read(of: &Settings, errors: &mut Errors) -> Option<Self> {
         let tokens = of.tokens("awaits", EXAMPLE, errors)?;
         let key = of.key("awaits")?.clone();

@@ -145,7 +145,6 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     }
 }
 
-/// The constant with the limits, if there are any.
 fn constant(limits: &Limits) -> Option<TokenStream> {
     let name = |by: &Key| by.name().unraw().to_string();
     let concurrency = limits.concurrency.as_ref().map(|Limit { most, by }| match by.as_ref().map(name) {
@@ -372,7 +371,6 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
 struct Helper<'a> {
     name: &'static str,
     types: Option<TokenStream>,
-    /// The type of the value that it stores.
     stores: Option<&'a Type>,
     /// Whether the beginning of the function is recorded, after its values are decoded.
     begins: bool,

@@ -22,9 +22,7 @@ pub(super) struct Filter {
 }
 
 enum SagaFilter {
-    /// A saga of this program.
     Type(ExprPath),
-    /// A stored name.
     Name(LitStr),
 }
 
@@ -53,7 +51,6 @@ pub(super) fn read(message: &Type, arguments: TokenStream, errors: &mut Errors) 
 }
 
 impl Filter {
-    /// The topic of the messages that pass it.
     pub(super) fn topic(&self, message: &Type) -> TokenStream {
         let topic = match &self.saga {
             Some(SagaFilter::Type(saga)) => {

@@ -14,7 +14,6 @@ use crate::settings::Settings;
 /// The message for a limit of zero.
 const NONE_BEGINS: &str = "no run would ever begin; write 1 or more, or pause the saga";
 
-/// The limits of a saga.
 #[derive(Default)]
 pub(super) struct Limits {
     /// How many runs are executed at once.
@@ -41,14 +40,11 @@ pub(super) struct Rate {
 
 /// Where the key of a message comes from.
 pub(super) enum Key {
-    /// A field of the message.
     Field(Ident),
-    /// A function of the saga.
     Function(Ident),
 }
 
 impl Key {
-    /// The name under which the limit is recorded.
     pub(super) fn name(&self) -> &Ident {
         match self {
             Self::Field(name) | Self::Function(name) => name,
@@ -57,7 +53,6 @@ impl Key {
 }
 
 impl Limits {
-    /// The key of those that are by key.
     pub(super) fn by(&self) -> Option<&Key> {
         let concurrency = self.concurrency.as_ref().and_then(|limit| limit.by.as_ref());
         let serial = self.serial.as_ref().and_then(Option::as_ref);
@@ -65,7 +60,6 @@ impl Limits {
     }
 }
 
-/// Reads the limits of the saga in this block.
 pub(super) fn read(settings: &Settings, block: &Block, errors: &mut Errors) -> Limits {
     let concurrency = match settings.is_nested("concurrency") {
         true => concurrency_by_key(settings, block, errors),

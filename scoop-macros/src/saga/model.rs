@@ -54,10 +54,8 @@ pub(super) struct Variant {
 /// A saga without mistakes.
 pub(super) struct Saga {
     pub(super) name: String,
-    /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) message: Type,
-    /// The filter of its messages.
     pub(super) filter: Option<Filter>,
     /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
@@ -80,7 +78,6 @@ pub(super) enum Pin {
 pub(super) struct Step {
     pub(super) variant: Ident,
     pub(super) name: String,
-    /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) sleep: Option<Duration>,
@@ -200,7 +197,6 @@ pub(super) fn check(
     (Some(outline), saga)
 }
 
-/// The name of the type, if such a block can be a saga.
 fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
     for repeated in &block.repeated {
         errors.at(repeated, "`#[saga]` stands here twice; remove one");
@@ -267,7 +263,6 @@ pub(super) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// The type of the step's value.
     pub(super) fn output(&self) -> Option<&Type> {
         match &self.shape.end {
             Some(ReturnKind::Output(output) | ReturnKind::JumpWith(output)) => Some(output),
@@ -275,7 +270,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether it awaits a signal of this type.
     pub(super) fn awaits(&self, ty: &Type) -> bool {
         self.awaits.as_ref().is_some_and(|awaits| strip_groups(&awaits.ty) == strip_groups(ty))
     }

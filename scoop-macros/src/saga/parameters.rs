@@ -9,7 +9,6 @@ use super::types::{
 };
 use crate::errors::Errors;
 
-/// The parameters by their meaning.
 struct Sorted<'a> {
     scope: Option<&'a PatType>,
     message: Option<&'a PatType>,
@@ -55,7 +54,6 @@ impl<'a> Sorted<'a> {
         Self { scope, message, values: left, failure }
     }
 
-    /// The required parameters that are missing.
     fn missing(&self, role: Role) -> Option<String> {
         let failure = role.has_failure() && self.failure.is_none();
         let missing = [
@@ -124,7 +122,6 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// A parameter as the value of a step.
 fn value<'a>(parameter: &'a PatType, role: Role, errors: &mut Errors) -> Option<Parameter<'a>> {
     let written = &*parameter.ty;
     let inside = optional(written);

@@ -17,7 +17,6 @@ pub(crate) struct Block {
     /// Further `#[saga]` attributes.
     pub(crate) repeated: Vec<Attribute>,
     pub(crate) generics: Generics,
-    /// The trait, if the block implements one.
     pub(crate) of_trait: Option<Type>,
     pub(crate) self_ty: Type,
     pub(crate) items: Vec<Item>,
@@ -27,7 +26,6 @@ pub(crate) struct Block {
     impl_token: Token![impl],
 }
 
-/// One item of the block.
 pub(crate) enum Item {
     Function(Box<Function>),
     Other(Box<ImplItem>),
@@ -65,7 +63,6 @@ impl Parse for Block {
 }
 
 impl Block {
-    /// Parses the block below this attribute.
     pub(crate) fn parse_below(attribute: &str, input: ParseStream<'_>) -> syn::Result<Self> {
         let attrs = input.call(Attribute::parse_outer)?;
         let (repeated, attrs) = split(attrs, attribute);

@@ -50,7 +50,6 @@ impl<'a> Resolver<'a> {
         Self { frame, drafts, functions, signatures: BTreeMap::new(), jumping: BTreeSet::new() }
     }
 
-    /// The call of the step itself.
     pub(super) fn invoke(&self, step: usize, errors: &mut Errors) -> Option<Call> {
         let Draft { function, shape, .. } = &self.drafts[step];
         self.must_not_jump(shape, step, errors);

@@ -29,7 +29,6 @@ pub(crate) enum When {
 }
 
 impl Retry {
-    /// Reads the settings of `key`, if it is given.
     pub(crate) fn read(key: &str, of: &Settings, block: &Block, errors: &mut Errors) -> Option<Self> {
         let mut own_errors = Errors::default();
         let example = format!("{key}(max = 5)");

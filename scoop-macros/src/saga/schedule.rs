@@ -42,14 +42,12 @@ pub(super) const KEYS: [&str; 13] = [
 /// The prefix of the topic of a saga's own ticks. The name of the saga follows.
 const TOPIC_PREFIX: &str = "ticks.";
 
-/// The limit of a topic.
 pub(super) const TOPIC_BYTES_MAX: usize = 63;
 
 /// The sensible periods. Beyond them the number or the unit is mistyped.
 const EVERY: [(Duration, &str); 2] =
     [(Duration::from_millis(10), "10ms"), (Duration::from_secs(3650 * 86_400), "3650d")];
 
-/// The schedule of a saga.
 pub(super) struct Schedule {
     recurrence: Recurrence,
     missed: Option<&'static str>,
@@ -65,7 +63,6 @@ enum Recurrence {
     },
 }
 
-/// The schedule in the settings, if there is one.
 pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule> {
     let [every, cron, zone, missed, overlap] =
         ["every", "cron", "zone", "missed", "overlap"].map(|key| settings.text(key, errors));
@@ -148,7 +145,6 @@ pub(super) fn topic(name: &str, written: Option<&LitStr>, ident: &Ident, errors:
     topic
 }
 
-/// The constant of the trait with the schedule.
 pub(super) fn constant(schedule: &Schedule, message: &Type) -> TokenStream {
     let recurrence = match &schedule.recurrence {
         Recurrence::Every(every) => {

@@ -49,7 +49,6 @@ pub(super) struct CheckedSignature<'a> {
     pub(super) returned: Option<&'a Type>,
 }
 
-/// A parameter that is the value of a step.
 #[derive(Clone, Copy)]
 pub(super) struct Parameter<'a> {
     /// `T` of `&T`, or of `Option<&T>`.
@@ -58,12 +57,10 @@ pub(super) struct Parameter<'a> {
     pub(super) optional: bool,
 }
 
-/// The types shared by all functions of one saga.
 pub(super) struct SagaTypes<'a> {
     /// Unknown if it is mistaken.
     pub(super) message: Option<&'a Type>,
     pub(super) step_enum: &'a Ident,
-    /// The types of the values that steps return.
     pub(super) outputs: Vec<&'a Type>,
 }
 
@@ -105,7 +102,6 @@ impl SagaTypes<'_> {
         )
     }
 
-    /// Whether the parameter refers to the type of a step's value.
     pub(super) fn is_output(&self, parameter: &Type) -> bool {
         let ty = behind_reference(optional(parameter).unwrap_or(parameter));
         self.outputs.iter().any(|output| ends_alike(output, ty))
@@ -207,7 +203,6 @@ impl SagaTypes<'_> {
     }
 }
 
-/// The type of the value that a step returns, if its signature is correct.
 pub(super) fn output(sig: &Signature) -> Option<&Type> {
     let ok = result(sig)?;
     match last_segment(ok) {

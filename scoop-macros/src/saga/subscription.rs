@@ -27,7 +27,6 @@ const JOIN_TOPIC_PREFIX: &str = "joins.";
 
 /// The messages of a saga.
 pub(super) struct Subscription {
-    /// The type that its functions take.
     pub(super) message: Type,
     /// What to generate, if there are several types of messages.
     pub(super) messages: Option<Messages>,
@@ -136,7 +135,6 @@ fn is_filtered(input: ParseStream<'_>) -> bool {
     ahead.call(Path::parse_mod_style).is_ok() && ahead.peek(token::Paren)
 }
 
-/// Reads the subscription of the saga `ident`, whose first stored name is `saga`.
 pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors) -> Option<Subscription> {
     let Some((first, more)) = block.subscribes.split_first() else {
         let message = format!("`{ident}` has no message; write `#[subscribes(YourMessage)]` below `#[saga]`");

@@ -20,7 +20,6 @@ pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// Whether the type is a path that ends with this name.
 pub(crate) fn is_named(ty: &Type, name: &str) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == name)
 }
@@ -74,7 +73,6 @@ pub(crate) fn behind_reference(ty: &Type) -> &Type {
     }
 }
 
-/// The type as a user would write it.
 pub(crate) fn text(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (spaced, tight) in

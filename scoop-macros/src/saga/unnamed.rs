@@ -46,7 +46,6 @@ fn is_named_by_others(name: &Ident, block: &Block) -> bool {
     names.contains(&name.to_string())
 }
 
-/// All identifiers in the tokens.
 fn collect(tokens: TokenStream, names: &mut BTreeSet<String>) {
     for token in tokens {
         match token {

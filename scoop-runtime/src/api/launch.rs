@@ -325,7 +325,7 @@ async fn publish(
     let admitted = scoop.admit(&messages, room_within).await?;
     match scoop.launch_admitted(messages, admitted).await {
         Ok(start) => Ok(start),
-        Err(given_up) => Err(match Unhandled::of(&given_up.source) {
+        Err(given_up) => Err(match Unhandled::find_in(&given_up.source) {
             // The refusal would not apply to messages of an earlier attempt.
             Some(unhandled) => unhandled.explained(scoop.store()).await,
             None => GivenUp::error(doing)(given_up),

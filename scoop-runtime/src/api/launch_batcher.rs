@@ -303,7 +303,7 @@ impl Drop for NotifierGuard {
 /// Whether the server has refused the messages. Then nothing is written; after any other failure, that may be
 /// unknown.
 fn is_rejection(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some() && !is_transient(error) || Unhandled::of(error).is_some()
+    error.as_database_error().is_some() && !is_transient(error) || Unhandled::find_in(error).is_some()
 }
 
 /// Copies the failure of a batch for one of its launches.

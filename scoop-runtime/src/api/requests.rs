@@ -16,7 +16,7 @@ use crate::util::detached::run_to_completion;
 use crate::util::ids;
 use crate::util::payload;
 use crate::util::retries::{GivenUp, Retries};
-use crate::{HierarchyId, RunId, RuntimeError, Scoop, Wanted};
+use crate::{HierarchyId, IdKind, RunId, RuntimeError, Scoop};
 
 /// The response to a cancellation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ pub struct Request<A> {
 struct RequestInfo {
     scoop: Scoop,
     id: Uuid,
-    wanted: Wanted,
+    wanted: IdKind,
     reason: String,
     source: String,
     /// The place of the call, unless it is left out.
@@ -222,7 +222,7 @@ impl Request<RepairAnswer> {
         note: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        let about = RequestInfo::new(scoop, run.uuid(), Wanted::Run, note, asked_at);
+        let about = RequestInfo::new(scoop, run.uuid(), IdKind::Run, note, asked_at);
         Self { about, kind: Kind::Repair(action, |answer| answer) }
     }
 }
@@ -315,7 +315,7 @@ impl RequestInfo {
     fn new(
         scoop: Scoop,
         id: Uuid,
-        wanted: Wanted,
+        wanted: IdKind,
         reason: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
@@ -354,7 +354,7 @@ impl RequestInfo {
             let found = self.trial().run(find).await.map_err(GivenUp::error("a request was made"))?;
             let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
             match found {
-                Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
+                Some(target) if self.wanted != IdKind::Run || !is_hierarchy(&target) => Ok(target),
                 _ => Err(self.scoop.misnamed(self.id, self.wanted).await?),
             }
         }
@@ -553,7 +553,7 @@ impl Scoop {
     #[track_caller]
     pub fn cancel(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<CancelAnswer> {
         let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Cancel(|answer| answer) }
     }
 
@@ -584,7 +584,7 @@ impl Scoop {
     #[track_caller]
     pub fn rollback(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RollbackAnswer> {
         let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Rollback(|answer| answer) }
     }
 
@@ -620,7 +620,7 @@ impl Scoop {
     #[track_caller]
     pub fn relaunch(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RelaunchAnswer> {
         let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Relaunch(Again::default(), |answer| answer) }
     }
 
@@ -657,7 +657,7 @@ impl Scoop {
         note: impl Into<String>,
     ) -> Request<SignalAnswer> {
         let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, run.into().uuid(), Wanted::Run, note.into(), asked_at);
+        let about = RequestInfo::new(scoop, run.into().uuid(), IdKind::Run, note.into(), asked_at);
         Request { about, kind: Kind::Signal(payload, |answer| answer) }
     }
 }

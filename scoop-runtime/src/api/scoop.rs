@@ -29,7 +29,7 @@ use crate::unhandled::UnhandledWarnings;
 use crate::util::detached::run_to_completion;
 use crate::util::ids;
 use crate::util::retries::{Attempt, GivenUp, Retries};
-use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
+use crate::{Builder, HierarchyId, IdKind, RuntimeError, Saga};
 
 /// A server that belongs to a program; dropping it blocks until it has stopped.
 pub(super) type PrivateServer = Box<dyn Send>;
@@ -398,18 +398,18 @@ impl Scoop {
         let found = self.retrying(|_| self.store().root_message(id)).await;
         match found.map_err(GivenUp::error("a hierarchy was looked up"))? {
             Some(message) => Ok(message),
-            None => Err(self.misnamed(id, Wanted::Hierarchy).await?),
+            None => Err(self.misnamed(id, IdKind::Hierarchy).await?),
         }
     }
 
     /// The error for a request with an id that does not name what was `wanted`.
-    pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
+    pub(crate) async fn misnamed(&self, id: Uuid, wanted: IdKind) -> Result<RuntimeError, RuntimeError> {
         let named = self.retrying(|_| self.store().named(id)).await;
         let named = named.map_err(GivenUp::error("an id was looked up"))?;
         Ok(match (named, wanted) {
             (Some(named), _) => RuntimeError::WrongId { id, named, wanted },
-            (None, Wanted::Hierarchy) => RuntimeError::NoSuchMessage { id },
-            (None, Wanted::Run | Wanted::RunOrHierarchy) => RuntimeError::NoSuchRun { id },
+            (None, IdKind::Hierarchy) => RuntimeError::NoSuchMessage { id },
+            (None, IdKind::Run | IdKind::RunOrHierarchy) => RuntimeError::NoSuchRun { id },
         })
     }
 

@@ -2,7 +2,7 @@
 //! of sagas with limits have another task ([`super::limits`]).
 //!
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement and one commit, and
-//! repeats that while there are more. Handlers get slots in turns, so that the backlog of one does not block another.
+//! repeats that while there are more. Handlers get slots one after the other, so that the backlog of one does not block another.
 //! Without more to claim it waits for a signal of this process, for a notification of another one, or for the timer
 //! ([`super::timer`]), since signals and notifications only reduce latency. It looks once more by itself if the last
 //! claim may have missed a run.
@@ -40,23 +40,23 @@ const FILTER_HANDLERS_ABOVE: usize = 20;
 /// broke, and after the first reconciliation.
 const RECHECK_AFTER: Duration = Duration::from_secs(1);
 
-/// The interval at which a look begins earlier than its position: a statement may have read the clock long before its transaction began.
+/// The interval at which a scan begins earlier than its position: a statement may have read the clock long before its transaction began.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The pauses between looks at whole queues. These are a safety net: what the positions rest on may not hold, after a fail-over for
-/// example. Runs that become ready during such a look wait for its end, so these are less than one in a hundred.
+/// The pauses between full scans. These are a safety net: what the positions rest on may not hold, after a fail-over for
+/// example. Runs that become ready during such a scan wait for its end, so these are less than one in a hundred.
 const FULL_SCAN_PAUSES: Pauses = Pauses { min: Duration::from_secs(60), of_duration: 300 };
 
-/// The same where runs return to their queues with an earlier time. Claims of other processes learn of them; looks for ready runs do not.
+/// The pauses where runs return to their queues with an earlier time. Claims of other processes learn of them; scans for ready runs do not.
 /// The process that has returned them takes them as soon as it has a slot.
 pub(super) const PAUSES_WHERE_RUNS_RETURN: Pauses =
     Pauses { min: Duration::from_millis(200), of_duration: 300 };
 
-/// The longest pause between looks at whole queues.
+/// The longest pause between full scans.
 const FULL_SCAN_PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// The pauses between looks at whole queues. Such a look passes all dead entries that an old snapshot keeps from being removed. So a
-/// pause is a multiple of the duration of the look before it, too.
+/// The pauses between full scans. Such a scan passes all dead entries that an old snapshot keeps from being removed. So a
+/// pause is a multiple of the duration of the scan before it, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     min: Duration,
@@ -75,9 +75,7 @@ enum ClaimOutcome {
     Interrupted,
 }
 
-/// The state of the claimer between claims.
 struct ClaimerState {
-    /// There was more to claim than there were slots.
     more: bool,
     /// The time of the second reconciliation after a lost answer.
     recheck_at: Option<Instant>,
@@ -89,7 +87,7 @@ impl ClaimerState {
         Self { more: false, recheck_at: None, progress: QueueProgress::default() }
     }
 
-    /// The time of the next look without a signal.
+    /// The time of the next scan without a signal.
     fn next_wakeup(&self) -> Option<Instant> {
         // What a claim left although it had slots was locked.
         let left_at = self.progress.cursors.has_left().then_some(self.progress.back_at);
@@ -97,19 +95,17 @@ impl ClaimerState {
     }
 }
 
-/// The positions in the queues, and when the next looks begin before them.
+/// The positions in the queues, and when the next scans begin before them.
 pub(super) struct QueueProgress {
     cursors: QueueCursors,
-    /// The topology of the queues.
     topology: i64,
-    /// The time from which the next look begins earlier than its position.
+    /// The time from which the next scan begins earlier than its position.
     back_at: Instant,
-    /// Whether the last look began at its position, and may have missed a run.
+    /// Whether the last scan began at its position, and may have missed a run.
     may_skip_runs: bool,
     pauses: Pauses,
-    /// The time from which the next look is at whole queues.
     whole_at: Instant,
-    /// The begin of the look under way, if it is at whole queues.
+    /// The begin of the scan under way, if it is a full scan.
     whole_since: Option<Instant>,
     /// How often the positions were dropped.
     resets: u64,
@@ -142,7 +138,6 @@ impl QueueProgress {
         }
     }
 
-    /// Drops the positions.
     pub(super) fn reset(&mut self) {
         *self = Self { resets: self.resets + 1, topology: self.topology, ..Self::with_pauses(self.pauses) };
     }
@@ -155,7 +150,7 @@ impl QueueProgress {
         }
     }
 
-    /// The positions for a look at the queues now.
+    /// The positions for a scan at the queues now.
     pub(super) fn cursors(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
         if self.whole_at <= now {
@@ -173,7 +168,7 @@ impl QueueProgress {
         &mut self.cursors
     }
 
-    /// Ends a look. One at whole queues is repeated after a multiple of its duration.
+    /// Ends a scan. A full one is repeated after a multiple of its duration.
     pub(super) fn end_scan(&mut self) {
         if let Some(since) = self.whole_since.take() {
             let pause = since.elapsed().saturating_mul(self.pauses.of_duration).min(FULL_SCAN_PAUSE_MAX);
@@ -186,7 +181,6 @@ impl QueueProgress {
         &self.cursors
     }
 
-    /// Records a look for ready queues.
     pub(super) fn record_scan(&mut self, queues: &ClaimQueues, ready: &ClaimQueues, scan: &QueueScan) {
         self.cursors.record_scan(queues, ready, scan);
         self.end_scan();
@@ -207,7 +201,7 @@ impl QueueProgress {
         }
     }
 
-    /// The time of the next look if the last one may have missed a run.
+    /// The time of the next scan if the last one may have missed a run.
     pub(super) fn rescan_at(&self) -> Option<Instant> {
         let back_at = self.may_skip_runs.then_some(self.back_at);
         let whole_at = (!self.cursors.is_at_the_beginning()).then_some(self.whole_at);
@@ -394,7 +388,6 @@ fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePerm
     spawn_run(engine, flight, claimed, SlotLease::new(count, Slot::Shared(slot)).under_limit(limit));
 }
 
-/// The guard of a run whose saga has a limit.
 fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
     let is_limited = engine.topology.is_limited(&claimed.handler);
     is_limited.then(|| LimitGuard {
@@ -405,7 +398,6 @@ fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
     })
 }
 
-/// Starts a claimed suspect in its slot.
 pub(super) fn start_suspect(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
     let flight = InFlightGuard::begin(engine.clone(), claimed.key);
     let count = engine.running_counts.take(&claimed.handler);
@@ -414,7 +406,6 @@ pub(super) fn start_suspect(engine: &Arc<Engine>, claimed: ClaimedRun, slot: Own
     spawn_run(engine, flight, claimed, lease.under_limit(limit));
 }
 
-/// Starts a claimed run in its slot.
 pub(super) fn spawn_run(engine: &Engine, flight: InFlightGuard, claimed: ClaimedRun, lease: SlotLease) {
     // Boxed here, so that the large future is moved once.
     engine.runs.spawn(Box::pin(execute::drive(flight, claimed, lease)));
@@ -440,7 +431,6 @@ mod tests {
     use super::*;
     use crate::store::Snapshot;
 
-    /// A look of all queues by a claim that leaves nothing.
     fn scan(progress: &mut QueueProgress) {
         let scan = QueueScan { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
         progress.cursors().record_ready(&ClaimQueues::default(), &scan, []);

@@ -29,7 +29,6 @@ use crate::telemetry;
 /// The number of runs that one statement checks.
 const BATCH_MAX: i64 = 1_000;
 
-/// The number of pending runs that one statement lists.
 const PENDING_MAX: i64 = 100;
 
 /// Marks the waiting runs that have missed a deadline, and has them checked.

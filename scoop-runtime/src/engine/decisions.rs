@@ -61,7 +61,6 @@ const SLOW_CODE: Duration = Duration::from_secs(5);
 /// The capacity of the queue. A run waits while it is full.
 const CHANNEL_MAX: usize = 1_000;
 
-/// A decision to be made.
 struct Undecided {
     entity: EntityId,
     decisions: CommandFunctions,
@@ -77,7 +76,6 @@ struct Undecided {
     run: Run,
     /// The context of the run, as recorded.
     stored_context: Context,
-    /// The context of the message of its event.
     event_context: Context,
     /// The definition at hand.
     at_hand: i32,
@@ -85,7 +83,6 @@ struct Undecided {
     recorded: Option<i32>,
 }
 
-/// What is to be decided.
 enum ToDecide {
     /// The command, with the value that `fetch` returned.
     Decide { fetched: Option<Value> },
@@ -99,7 +96,6 @@ pub(super) struct Pending {
     answer: oneshot::Sender<DecisionOutcome>,
 }
 
-/// The outcome of a decision.
 enum DecisionOutcome {
     /// It was made, and this became of its settlement.
     Settled(Box<Settles>, Answer),
@@ -154,8 +150,7 @@ impl Pending {
     }
 }
 
-/// The receiver of decisions to be made.
-pub(super) type Queue = mpsc::Receiver<Pending>;
+pub(super) type Inbox = mpsc::Receiver<Pending>;
 
 /// Accepts decisions to be made.
 pub(super) struct DecisionQueue {
@@ -166,7 +161,7 @@ pub(super) struct DecisionQueue {
 
 impl DecisionQueue {
     /// The queue, and the receivers of decisions about entities of the engine, and about those in tables of the user.
-    pub(super) fn new() -> (Self, Queue, Queue) {
+    pub(super) fn new() -> (Self, Inbox, Inbox) {
         let (own, decisions) = mpsc::channel(CHANNEL_MAX);
         let (tables, of_tables) = mpsc::channel(CHANNEL_MAX);
         (Self { own, tables }, decisions, of_tables)
@@ -246,7 +241,6 @@ fn failed(execution: &Execution, failure: Failure) -> StepFailed {
     StepFailed { context: execution.run.context.clone(), failure }
 }
 
-/// The decision to be made, or the failure of the step.
 async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Undecided, Failure>, Exit> {
     let source = execution.run.source.clone();
     let decisions = execution.saga.handler.decisions();
@@ -320,7 +314,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
 }
 
 /// Decides until it is drained, without waiting for more.
-pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
+pub(super) async fn serve(engine: Arc<Engine>, mut queue: Inbox, drained: CancellationToken) {
     let (mut arrived, mut locked_entities) = (vec![], LockedEntities::default());
     loop {
         let batch = tokio::select! {
@@ -410,7 +404,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
                     pending.answer(OutcomeIfCommitted::Failed(failure), |_| Err(SettleError::Stopped));
                     continue;
                 }
-                let why = match Unhandled::of(&error) {
+                let why = match Unhandled::find_in(&error) {
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
                 };

@@ -253,7 +253,6 @@ async fn await_another_signal(engine: &Engine, execution: &Execution, why: &Why,
     }
 }
 
-/// A retry after a pause.
 struct Retry {
     why: Why,
     pause: Duration,

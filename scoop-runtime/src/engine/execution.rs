@@ -25,7 +25,6 @@ use crate::telemetry::metrics::TimedStep;
 use crate::telemetry::{self, At, RunSpan};
 use crate::testing::CommitToken;
 
-/// A run in execution.
 pub(super) struct Execution {
     pub(super) key: ClaimKey,
     pub(super) saga: Arc<RunnableSaga>,
@@ -33,7 +32,6 @@ pub(super) struct Execution {
     pub(super) message: OnceLock<DropGuarded>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
-    /// How the newest of these attempts failed.
     pub(super) newest_failure: Option<String>,
     pub(super) flags: HierarchyFlags,
     pub(super) began_at: OffsetDateTime,
@@ -46,7 +44,6 @@ pub(super) struct Execution {
     pub(super) reserved: bool,
     /// Its context, as recorded.
     pub(super) stored_context: Context,
-    /// The failed attempts before.
     pub(super) attempt_history: AttemptHistory,
     /// Why it has to give up before the next move, if it has to.
     pub(super) give_up_reasons: Vec<Failure>,
@@ -118,7 +115,6 @@ impl Execution {
         self.signalled_by.as_ref().filter(|_| is_signal_wait(&last.step))
     }
 
-    /// Whether it has waited last in the step of one of these names.
     pub(super) fn waited_last_in(&self, steps: &[String]) -> bool {
         self.run.last.as_ref().is_some_and(|last| !self.run.is_backward() && steps.contains(&last.step))
     }
@@ -203,7 +199,6 @@ pub(super) struct InFlightGuard {
     key: ClaimKey,
 }
 
-/// An epoch of no claim.
 const EPOCH_UNKNOWN: i64 = i64::MIN;
 
 impl InFlightGuard {

@@ -5,29 +5,29 @@
 //! The task waits for slots and for the locks by itself, so that claims of other sagas never do.
 //!
 //! A limit by key needs the keys of runs before they are claimed, which follow from their messages. The claim of due runs computes
-//! them. It parks the runs whose key has no place: they leave their queue, so that each of them is passed once. When a run has
+//! them. It parks the runs whose key has reached its limit: they leave their queue, so that each of them is passed once. When a run has
 //! ended, the next run of its key returns to its queue ([`FreedKeys`]). Keys whose runs ended unseen, in a process that died, are
 //! found in pages: one page at each poll interval, and all of them one after the other when the topology has changed.
 //!
-//! A claim says when a rate admits the next run. The task looks then: no run is claimed before by looking more often. The runs of
+//! A claim says when a rate admits the next run. The task checks then: checking more often claims no run earlier. The runs of
 //! a saga that has reached its rate stay in their queue; those of a key that has reached its rate are parked, and return to it at that time.
 //!
-//! Sagas take turns: a turn is one claim. Each slot goes to the saga with the fewest runs in execution in this process, so that the
+//! A claim is of one saga. Each slot goes to the saga with the fewest runs in execution in this process, so that the
 //! backlog of one saga holds up no other. While there are more runs than slots, the task looks for the runs of further sagas, and
 //! for suspects, after intervals ([`CHECK_INTERVAL`]), not at each claim. A saga for which this process has made a run ready has its
-//! turn without such a look.
+//! claim without such a check.
 //!
 //! A claim may take long, since it parks many runs or waits for a lock. A second one begins beside it ([`CLAIMS_MAX`]) if its saga has
 //! no backlog, and no more runs than the saga of the first one. A saga has one claim under way at most.
 //!
-//! A claim has a connection of the engine until it commits. Beside another one it takes a turn of the reads for clients: so claims and these
-//! reads leave one of the three connections to other tasks. Without a free turn the second claim begins later, and that of a suspect
+//! A claim has a connection of the engine until it commits. Beside another one it takes a permit of the reads for clients: so claims and these
+//! reads leave one of the three connections to other tasks. Without a free permit the second claim begins later, and that of a suspect
 //! waits until the first one has ended.
 //!
 //! A claim waits for the lock of a limit for a moment only, since it has slots meanwhile. While another session holds that lock, its
 //! saga is looked at twice a second, and holds up no other.
 //!
-//! The task looks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due or is admitted
+//! The task checks when a run of such a saga has ended in this process, when the claimer is woken, when the next run is due or is admitted
 //! by its rate, and otherwise at the poll interval.
 
 mod claims;
@@ -52,15 +52,15 @@ use scheduler::{CheckReason, PendingClaim, Scheduler};
 /// ([`ClaimConnections`]).
 const CLAIMS_MAX: usize = 2;
 
-/// The pause before another look after something was due that no claim took: another transaction may have locked it. It
+/// The pause before another scan after something was due that no claim took: another transaction may have locked it. It
 /// doubles each time, up to the poll interval.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(5);
 
-/// The pause before another look at a saga whose limit another session has locked, or whose claim the database has refused. A
+/// The pause before another scan at a saga whose limit another session has locked, or whose claim the database has refused. A
 /// claim that waits for the lock has slots.
 const PAUSE_WHEN_POSTPONED: Duration = Duration::from_millis(500);
 
-/// While runs wait for slots, the task looks this often for those of further sagas, and for suspects.
+/// The interval of checks for runs of further sagas, and for suspects, while runs wait for slots.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Claims, again and again, until the engine stops.
@@ -101,8 +101,8 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     while claims.next_ended().await.is_some() {}
 }
 
-/// Claims from all queues that have a ready run or a free place, in turns, until there are no more runs or a look at further
-/// sagas is due. Returns when to look again; none if something is due that was not taken. A saga whose limit is locked, or whose
+/// Claims from all queues that have a ready run or free capacity, one saga after the other, until there are no more runs or a
+/// check of further sagas is due. Returns when to check again; none if something is due that was not taken. A saga whose limit is locked, or whose
 /// claim the database refuses, holds up no other.
 async fn claim_all(
     engine: &Arc<Engine>,
@@ -130,10 +130,10 @@ async fn claim_all(
         }
     }
     if is_woken {
-        // Not all that it was woken for is found without a look.
+        // Not all that it was woken for is found without a scan.
         engine.wakeups.limited.notify_one();
     }
-    // Of the others, the end of a run or of a claim wakes the task, or the time of the next look is known.
+    // Of the others, the end of a run or of a claim wakes the task, or the time of the next scan is known.
     let is_open = |queue: &&LimitedQueue| {
         let saga = &queue.of.saga;
         let waits = limits.is_claiming(saga) || limits.is_postponed(saga) || limits.is_closed(saga);
@@ -168,7 +168,7 @@ async fn begin_claims(
                 acquire_slots(engine).await
             } else {
                 let within = tokio::time::timeout(PAUSE_WHEN_POSTPONED, acquire_slots(engine)).await;
-                // It offers the others again.
+                // It releases the capacity of the others again.
                 let Ok(slots) = within else { continue };
                 slots
             }
@@ -187,7 +187,7 @@ async fn begin_claims(
     }
 }
 
-/// Records what a claim has found. If there may be more, its saga has a further turn.
+/// Records what a claim has found. If there may be more, its saga has a further pending claim.
 fn record(
     engine: &Engine,
     ended: EndedClaim,
@@ -253,7 +253,7 @@ async fn find_ready(engine: &Engine, queues: &[LimitedQueue], limits: &mut Sched
     Ok(())
 }
 
-/// Leaves the free places of all sagas to other processes, since this one has no slot. Returns whether none is left to offer.
+/// Leaves the freed capacity of all sagas to other processes, since this one has no slot. Returns whether none is left.
 async fn release_all(engine: &Engine, queues: &[LimitedQueue], limits: &mut Scheduler) -> sqlx::Result<bool> {
     let mut is_all_released = true;
     for queue in queues {
@@ -270,9 +270,9 @@ async fn release_all(engine: &Engine, queues: &[LimitedQueue], limits: &mut Sche
     Ok(is_all_released)
 }
 
-/// What other processes are offered.
+/// What is left to other processes.
 enum CapacityRelease {
-    /// The places that have become free here, with the page of keys that was gone through.
+    /// The capacity freed here, with the page of keys that was read.
     Released { page: ReadPage },
     /// Nothing, since another session has locked the limit.
     Nothing,
@@ -280,7 +280,7 @@ enum CapacityRelease {
     Refused,
 }
 
-/// Leaves the places that have become free here to other processes, since this one has no slot.
+/// Leaves the capacity freed here to other processes, since this one has no slot.
 async fn release(
     engine: &Engine,
     queue: &LimitedQueue,
@@ -308,7 +308,7 @@ async fn release(
 }
 
 /// Claims a suspect if one is due, and returns when the next run of these queues is ready; none if one is. If the database refuses
-/// the claim, the saga is postponed, so that the next look finds the suspects of others.
+/// the claim, the saga is postponed, so that the next scan finds the suspects of others.
 async fn find_next(
     engine: &Arc<Engine>,
     queues: &[LimitedQueue],
@@ -331,7 +331,7 @@ async fn find_next(
             let claimed = claim_from(engine, queue, Some(&suspect), slot, &freed, &positions.cursors).await;
             drop(permit);
             match unless_refused(engine, queue, claimed)? {
-                // A look at one run advances no position.
+                // A scan at one run advances no position.
                 Some(_) => {}
                 None => limits.postpone(&queue.of.saga, PendingClaim::default()),
             }
@@ -344,7 +344,6 @@ async fn find_next(
     }
 }
 
-/// The claim queues of all these sagas.
 fn all_claim_queues(queues: &[LimitedQueue]) -> ClaimQueues {
     let mut joined = ClaimQueues::default();
     for LimitedQueue { queues: all, .. } in queues {

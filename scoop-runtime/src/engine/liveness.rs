@@ -43,7 +43,6 @@ pub(super) enum WorkerSession {
     Memory(MemorySession),
 }
 
-/// The sender of a notification.
 enum Notification {
     Ourselves,
     Others,
@@ -81,7 +80,6 @@ impl WorkerSession {
         }
     }
 
-    /// Waits for a notification.
     async fn next_notification(&mut self, engine: &Engine) -> Notification {
         let sender = match self {
             Self::Postgres(session) => session.hear().await,

@@ -31,7 +31,6 @@ use crate::util::retries::Attempt;
 
 /// A slot for one run of a launch.
 struct LocalStart {
-    /// The position of its message.
     message: usize,
     key: ClaimKey,
     handler: String,
@@ -118,7 +117,7 @@ async fn launch_and_start(
         Err(error) => {
             // From here on runs that may have been claimed anyway are not in flight.
             drop(starts);
-            let refused = error.as_database_error().is_some() || Unhandled::of(&error).is_some();
+            let refused = error.as_database_error().is_some() || Unhandled::find_in(&error).is_some();
             if is_transient(&error) || !refused {
                 telemetry::launch_unknown(engine.worker, &error);
                 engine.mark_in_doubt();

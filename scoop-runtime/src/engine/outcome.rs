@@ -5,7 +5,6 @@ use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Path, Run};
 use super::execution::Execution;
 use crate::telemetry;
 
-/// A decision to report.
 pub(super) struct Decision {
     /// The failure that started the rollback, if this conclusion did.
     began_rollback: Option<Placed>,
@@ -75,7 +74,6 @@ impl Decision {
         }
     }
 
-    /// The kind of the event that records its newest decision.
     pub(super) fn kind(&self) -> EventKind {
         match &self.ended {
             Some(Ended::RolledBack { .. }) => EventKind::RolledBack,

@@ -30,7 +30,6 @@ pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     publish_some(engine, |_| true).await
 }
 
-/// The same, for the sagas with these names.
 async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::Result<()> {
     let schedules: Vec<_> = engine.schedules.iter().filter(|it| is_one(&it.name)).collect();
     if schedules.is_empty() {
@@ -49,7 +48,7 @@ async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::R
 
 /// Launches due ticks until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let mut followed = FollowedSchedules::of(&engine.schedules);
+    let mut followed = FollowedSchedules::new(&engine.schedules);
     while !followed.topics.is_empty() {
         let pause = match fire_due(&engine, &mut followed).await {
             Ok(pause) => pause,
@@ -68,14 +67,13 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     engine.stopping.cancelled().await;
 }
 
-/// The schedules that this process follows, pair by pair.
 struct FollowedSchedules {
     topics: Vec<String>,
     handlers: Vec<String>,
 }
 
 impl FollowedSchedules {
-    fn of(schedules: &[Scheduled]) -> Self {
+    fn new(schedules: &[Scheduled]) -> Self {
         let pairs = schedules.iter().map(|it| (it.topic.clone(), it.name.clone()));
         let (topics, handlers) = pairs.unzip();
         Self { topics, handlers }

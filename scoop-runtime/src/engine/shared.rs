@@ -38,10 +38,8 @@ use crate::util::sync::{Mutex, MutexGuard, lock};
 /// programs.
 pub const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 
-/// The pause of a task of the engine after the database failed.
 pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// The state that the tasks of the engine share.
 pub(crate) struct Engine {
     pub(super) store: Store,
     pub(super) subscriptions: Vec<SubscribedSaga>,
@@ -146,7 +144,6 @@ impl Engine {
         &self.store
     }
 
-    /// The signal that this run should stop.
     pub(crate) fn stop_signal(&self, key: ClaimKey) -> StopSignal {
         self.stop_signals.watch(key)
     }
@@ -196,7 +193,6 @@ impl Engine {
         self.topology.limited_topics()
     }
 
-    /// Announces ready runs of these handlers.
     pub(crate) fn notify_ready(&self, handlers: &[String]) {
         let sagas = self.sagas();
         let mut own = false;

@@ -31,7 +31,6 @@ use crate::error::is_transient;
 use crate::store::{Deliver, Delivered, LockedDelivery, Store, TransactionNumber};
 use crate::telemetry;
 
-/// The maximum number of requests that one statement answers.
 const BATCH_MAX: usize = 1_000;
 
 /// The maximum number of signals that one statement takes out of the kept ones.
@@ -51,7 +50,7 @@ const LOCKED_PAUSE_MAX: Duration = Duration::from_secs(1);
 struct Sweeps {
     /// Signals of earlier transactions were looked at.
     since: TransactionNumber,
-    /// The time of the next look at all.
+    /// The time of the next scan at all.
     all_at: Instant,
     locked: LockedKeys,
 }
@@ -61,9 +60,7 @@ struct Sweeps {
 struct LockedKeys(BTreeMap<SignalKey, LockedKey>);
 
 struct LockedKey {
-    /// The time of the next delivery.
     at: Instant,
-    /// The pause before that.
     pause: Duration,
 }
 
@@ -107,7 +104,6 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
 }
 
 impl Sweeps {
-    /// Delivers the signals sent since the last sweep.
     async fn sweep(&mut self, store: &Store) -> sqlx::Result<Delivered> {
         if self.all_at <= Instant::now() {
             (self.since, self.all_at) = (TransactionNumber::default(), Instant::now() + SWEEP_ALL_AFTER);

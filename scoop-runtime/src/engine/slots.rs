@@ -25,7 +25,7 @@ pub(super) struct ReservedSlots {
 
 impl ReservedSlots {
     /// The reserved ones of so many slots, and how many are free.
-    pub(super) fn of(concurrency: usize) -> (Self, usize) {
+    pub(super) fn new(concurrency: usize) -> (Self, usize) {
         let concurrency = concurrency.min(Semaphore::MAX_PERMITS);
         let reserved = concurrency / RESERVED_PART;
         let few = reserved.div_ceil(4);
@@ -35,14 +35,13 @@ impl ReservedSlots {
     /// A reserved slot for a run of this handler, if it has few runs.
     pub(super) fn take(&self, counts: &RunningCounts, handler: &str) -> Option<Slot> {
         let permit =
-            (counts.of(handler) < self.reserve_below).then(|| self.slots.clone().try_acquire_owned());
+            (counts.get(handler) < self.reserve_below).then(|| self.slots.clone().try_acquire_owned());
         Some(Slot::Reserved(permit?.ok()?))
     }
 }
 
 /// The right to execute one run.
 pub(super) enum Slot {
-    /// A slot for any run.
     Shared(OwnedSemaphorePermit),
     /// A reserved slot, which goes back to the reserved ones.
     Reserved(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
@@ -81,7 +80,6 @@ pub(super) struct FreedCapacity {
 }
 
 impl FreedByHandler {
-    /// Takes those of a saga with these names.
     pub(super) fn take(&self, handlers: &[String]) -> FreedCapacity {
         let mut all = lock(&self.0);
         let mut freed = FreedCapacity::default();
@@ -96,7 +94,6 @@ impl FreedByHandler {
 /// A run that counts for the limit of its saga. When it is dropped, the next runs of such sagas are claimed.
 pub(super) struct LimitGuard {
     pub(super) handler: String,
-    /// The key under which it counts.
     pub(super) key: Option<String>,
     pub(super) freed: FreedByHandler,
     pub(super) next: Arc<Notify>,
@@ -114,7 +111,6 @@ impl SlotLease {
         Self { count, slot, suspect: None, limit: None }
     }
 
-    /// For a suspect.
     pub(super) fn of_suspect(count: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
         Self { count, slot, suspect: Some(permit), limit: None }
     }
@@ -152,8 +148,7 @@ impl RunningCounts {
         self.map().clone()
     }
 
-    /// The count of a handler.
-    pub(super) fn of(&self, handler: &str) -> usize {
+    pub(super) fn get(&self, handler: &str) -> usize {
         self.map().get(handler).copied().unwrap_or(0)
     }
 
@@ -183,7 +178,7 @@ mod tests {
 
     #[test]
     fn spare_slots_are_for_handlers_with_few() {
-        let (reserved, common) = ReservedSlots::of(96);
+        let (reserved, common) = ReservedSlots::new(96);
         assert_eq!((common, reserved.reserve_below), (90, 2));
         let counts = RunningCounts::default();
         let (_crowd, _one) = ([(); 2].map(|()| counts.take("crowd")), counts.take("lone"));
@@ -193,7 +188,7 @@ mod tests {
         assert_eq!(taken.len(), 6);
         drop(taken.pop());
         assert!(reserved.take(&counts, "lone").is_some());
-        assert!(ReservedSlots::of(15).0.take(&counts, "lone").is_none(), "there is none to spare");
+        assert!(ReservedSlots::new(15).0.take(&counts, "lone").is_none(), "there is none to spare");
     }
 
     #[test]

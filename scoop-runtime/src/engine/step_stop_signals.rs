@@ -39,7 +39,6 @@ impl StopSignal {
 }
 
 impl StopSignals {
-    /// The signal of this run.
     pub(super) fn watch(&self, key: ClaimKey) -> StopSignal {
         let mut runs = self.runs();
         let (watched, token) = runs.entry(key.id).or_insert_with(|| (key, CancellationToken::new()));
@@ -50,7 +49,6 @@ impl StopSignals {
         signal
     }
 
-    /// Removes a run whose signal was dropped.
     pub(super) fn forget(&self, run: Uuid) {
         self.runs().remove(&run);
     }

@@ -16,7 +16,6 @@ use crate::util::sync::{Mutex, lock};
 /// The time after which a suspect in flight holds up no other: it has not ended its worker so far.
 const EXCLUSIVE_MAX: Duration = Duration::from_secs(10);
 
-/// The suspects of this worker.
 #[derive(Default)]
 pub(super) struct Suspects {
     newest: Arc<Newest>,
@@ -38,7 +37,6 @@ impl Suspects {
         SuspectPermit { newest: self.newest.clone(), claimed_at }
     }
 
-    /// Whether a suspect may be claimed now.
     pub(super) fn claim(&self) -> SuspectClaim {
         match *lock(&self.newest.claimed_at) {
             Some(at) if at.elapsed() < EXCLUSIVE_MAX => SuspectClaim::Deferred,

@@ -14,7 +14,7 @@ use super::decisions::DecisionQueue;
 use super::health_state::HealthState;
 use super::launches::NewLaunches;
 use super::settle::batched;
-use super::settle::queue::{Queue, Settler};
+use super::settle::queue::{OutcomeQueue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
@@ -50,7 +50,7 @@ pub(crate) async fn start(
     let (settler, settlements) = Settler::new();
     let (decisions, undecided, of_tables) = DecisionQueue::new();
     let (wakeups, parents, deliveries) = Wakeups::new();
-    let (reserved, slots) = ReservedSlots::of(settings.concurrency);
+    let (reserved, slots) = ReservedSlots::new(settings.concurrency);
     let engine = Arc::new(Engine {
         slots: Arc::new(Semaphore::new(slots)),
         reserved,
@@ -114,9 +114,9 @@ async fn publish(engine: &Arc<Engine>) -> sqlx::Result<()> {
 
 /// The receivers of what other tasks hand over.
 struct Queues {
-    settlements: Queue,
-    undecided: decisions::Queue,
-    of_tables: decisions::Queue,
+    settlements: OutcomeQueue,
+    undecided: decisions::Inbox,
+    of_tables: decisions::Inbox,
     parents: ParentChecks,
     deliveries: Deliveries,
 }

@@ -24,7 +24,7 @@ use crate::util::sync::lock;
 /// The interval at which watched runs are checked without a signal.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause before another look after something was due. It may still be there, since another transaction has locked
+/// The pause before another scan after something was due. It may still be there, since another transaction has locked
 /// it or claims miss it for the moment; so the pause doubles each time, up to the longest.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
 const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
@@ -105,7 +105,6 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     Ok(None)
 }
 
-/// Ends the pauses whose time is over.
 async fn end_pauses(engine: &Engine) -> sqlx::Result<()> {
     for pause in engine.store.end_expired_pauses().await? {
         telemetry::pause_ended(&pause, "its time is over");
@@ -113,7 +112,6 @@ async fn end_pauses(engine: &Engine) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Raises the signals of the runs that should stop.
 pub(super) async fn serve_stop_signals(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
         let keys = engine.stop_signals.keys();

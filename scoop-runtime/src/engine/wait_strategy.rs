@@ -143,7 +143,6 @@ fn facts_of(message: &MessageWait, launched: &[LaunchedRun], now: OffsetDateTime
     }
 }
 
-/// The failure of a launch by its strategy.
 fn failure_of(execution: &Execution, message: &MessageWait, reason: &str) -> Failure {
     let step = execution.run.last.as_ref().map_or("", |last| visible_step(&last.step));
     let text = format!("step `{step}` waited for {message}, message {}: {reason}", message.message);

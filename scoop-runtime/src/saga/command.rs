@@ -21,7 +21,6 @@ use crate::{Retry, Scope};
 /// The name of the step that gets information from outside, if there is one.
 pub(crate) const FETCH: &str = "fetch";
 
-/// The name under which decisions are stored.
 pub(crate) fn decision_name() -> &'static str {
     reply_name::<Decision<()>>()
 }
@@ -202,7 +201,6 @@ pub struct CommandFunctions {
     pub(crate) key: fn(&dyn Any) -> String,
     /// The functions of the entity if its states are in a table, and its key with the type erased.
     pub(crate) table: Option<(Table, KeyInTable)>,
-    /// [`Command::authorize`], if the command has it.
     pub(crate) authorize: Option<Authorize>,
     pub(crate) decide: Decide,
     pub(crate) undo: fn(&dyn Any, &dyn Any, &Value) -> Outcome<Option<ErasedDecision>>,
@@ -211,13 +209,11 @@ pub struct CommandFunctions {
 /// The result of the code of a command that did not panic.
 pub(crate) type Outcome<T> = std::result::Result<T, Undecidable>;
 
-/// A decision with its types erased.
 pub(crate) struct ErasedDecision {
     /// The event or rejection to launch.
     pub(crate) message: Option<DecidedMessage>,
     /// The decision as the reply of the command. None for one that undoes another.
     pub(crate) reply: Option<Value>,
-    /// The application of the event.
     pub(crate) apply: Option<Box<Application>>,
 }
 

@@ -215,7 +215,6 @@ pub struct HandledMessage<T> {
     pub(crate) topic: &'static str,
     /// Decodes the message from its stored payload.
     decode: fn(&Value) -> Result<T, DecodeError>,
-    /// The shapes of the stored message and of its stored replies.
     stored_types: fn() -> Vec<StoredType>,
     message_type: fn() -> MessageType,
     settings: fn() -> MessageSettings,
@@ -300,7 +299,6 @@ pub struct StepEnd {
 }
 
 impl StepEnd {
-    /// The end of a step that returns nothing.
     pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None, as_new: None };
 }
 
@@ -533,17 +531,13 @@ pub struct Registration {
     pub(crate) schedule: fn() -> Option<Schedule>,
     pub(crate) former_names: fn() -> &'static [&'static str],
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
-    /// The types of its messages, each with its topic.
     messages: fn() -> Vec<(&'static str, MessageType)>,
-    /// The settings of its messages, in the same order.
     settings: fn() -> Vec<MessageSettings>,
     join: fn() -> Option<private::Join>,
     pub(crate) limits: fn() -> limits::Limits,
-    /// The types that it reads from the database and writes there.
     #[cfg(feature = "testing")]
     pub(crate) types: fn() -> Vec<StoredType>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
-    /// The package of the code.
     pub(crate) package: &'static str,
 }
 
@@ -561,7 +555,6 @@ impl Registration {
         (self.join)().map_or_else(Vec::new, |join| join::collectors(&join, saga).collect())
     }
 
-    /// The former names of its collectors.
     pub(crate) fn collectors_were(&self) -> Vec<String> {
         (self.former_names)().iter().map(|was| join::collector_name(was)).collect()
     }
@@ -573,7 +566,6 @@ impl Registration {
         Some(join::Collector::new(&(self.join)()?, first.unwrap_or(&definition.saga)))
     }
 
-    /// The saga for each of its topics, with the type of the messages on it.
     pub(crate) fn topics(&self) -> Vec<(Definition, MessageType)> {
         let (definition, messages) = (self.definition(), (self.messages)());
         match &*messages {
@@ -585,7 +577,6 @@ impl Registration {
         }
     }
 
-    /// The settings of its messages, in the order of [`Self::topics`].
     pub(crate) fn settings(&self) -> Vec<MessageSettings> {
         (self.settings)()
     }

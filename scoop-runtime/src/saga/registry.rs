@@ -39,11 +39,8 @@ pub(crate) struct Registry {
     pub(crate) sagas: Sagas,
     /// The sagas that messages are delivered to.
     pub(crate) subscriptions: Vec<SubscribedSaga>,
-    /// The scheduled sagas.
     pub(crate) schedules: Vec<Scheduled>,
-    /// The joins of sagas.
     pub(crate) joins: Vec<Arc<JoinSpec>>,
-    /// The sagas that messages are delivered to, with their limits.
     pub(crate) limits: Vec<SagaLimit>,
     /// The packages of the code of its sagas.
     pub(crate) packages: BTreeSet<&'static str>,
@@ -58,16 +55,13 @@ pub(crate) struct Sagas {
     names: Vec<String>,
 }
 
-/// The name that a newer program has given a saga of this one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Renamed {
     pub(crate) topic: String,
     pub(crate) name: String,
-    /// The name in this program.
     pub(crate) own_name: String,
 }
 
-/// A scheduled saga.
 pub(crate) struct Scheduled {
     pub(crate) topic: String,
     pub(crate) name: String,
@@ -86,7 +80,6 @@ pub(crate) struct SubscribedSaga {
     pub(crate) settings: MessageSettings,
 }
 
-/// A saga that can be run.
 pub(crate) struct RunnableSaga {
     pub(crate) definition: Definition,
     pub(crate) handler: Arc<dyn Handler>,
@@ -203,7 +196,6 @@ impl Sagas {
         added
     }
 
-    /// A fingerprint of all definitions.
     pub(crate) fn fingerprint(&self) -> String {
         let mut text = String::new();
         for RunnableSaga { definition, handler, .. } in self.each() {
@@ -228,12 +220,10 @@ impl Sagas {
         self.by_name.values().map(|saga| &**saga)
     }
 
-    /// Whether a saga of that name is run here.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name)
     }
 
-    /// The names of the sagas on that topic.
     pub(crate) fn handlers_of(&self, topic: &str) -> impl Iterator<Item = &str> {
         let from = (topic.to_owned(), String::new());
         self.by_name
@@ -243,14 +233,12 @@ impl Sagas {
             .map(|(_, name)| &**name)
     }
 
-    /// The saga of that name on that topic.
     pub(crate) fn find(&self, topic: &str, name: &str) -> Option<&Arc<RunnableSaga>> {
         self.by_name.get(&(topic.to_owned(), name.to_owned()))
     }
 }
 
 impl SubscribedSaga {
-    /// Subscriptions of these topics and handlers, pair by pair.
     #[cfg(test)]
     pub(crate) fn pairs(topics: &[String], handlers: &[String]) -> Vec<Self> {
         let pairs = topics.iter().zip(handlers);
@@ -418,7 +406,7 @@ fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Sche
             }
             None => continue,
             Some(_) if !handles_ticks => "it does not handle `Tick`".into(),
-            Some(schedule) => match Timetable::of(&schedule) {
+            Some(schedule) => match Timetable::new(&schedule) {
                 Ok(timetable) => {
                     let (topic, name) = (topic.into(), saga.into());
                     schedules.push(Scheduled { topic, name, schedule, timetable });

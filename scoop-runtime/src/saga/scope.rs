@@ -36,6 +36,10 @@ use scoop_core::wait::WaitPlan;
 ///
 /// Nothing that is done through a scope exists before the step has succeeded: the transaction is committed together
 /// with the launched messages and the record that the step is done.
+///
+/// # Cancel safety
+///
+/// Dropping a future of a scope before it is ready adds nothing to the step. Where something may be added, the method says so.
 pub struct Scope<'a> {
     engine: &'a Engine,
     place: CallSite<'a>,
@@ -236,10 +240,6 @@ impl<'a> Scope<'a> {
     /// If the message cannot be written as JSON, is too large, or contains a NUL character; if its runs would
     /// exceed [`Limits::depth_max`](crate::Limits::depth_max); or if the step declares its launches without it. A step that ignores such an error fails with it when it ends.
     ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future before it is ready launches nothing.
-    ///
     /// ```
     /// # use scoop_runtime::Scope;
     /// # use serde::{Deserialize, Serialize};
@@ -264,10 +264,6 @@ impl<'a> Scope<'a> {
     /// # Errors
     ///
     /// As [`Scope::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future before it is ready launches nothing.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -445,10 +441,6 @@ impl<'a> Scope<'a> {
     ///
     /// If the time is beyond the year 9999, or the clock of the server cannot be read.
     ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future before it is ready adds no sleep.
-    ///
     /// ```
     /// # use scoop_runtime::Scope;
     /// # use std::time::Duration;
@@ -521,10 +513,6 @@ impl<'a> Scope<'a> {
     /// # Errors
     ///
     /// The failure of a run that gives up, with the reasons; or an error if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
         async move {
             let CallSite { key, run, flags, step, .. } = self.place;
@@ -644,7 +632,6 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// The newest value of a step, under its name or a former one.
     fn returned_by(&self, step: &str) -> Option<&Value> {
         let outputs = self.place.outputs;
         let definition = self.place.definition.steps.iter().find(|it| it.name == step);
@@ -701,7 +688,6 @@ pub(crate) struct UnfitValue {
 #[derive(Clone, Debug)]
 pub(crate) struct UnfitSignal {
     pub(crate) name: String,
-    /// The names of the step of the wait.
     pub(crate) steps: Vec<String>,
     /// The type.
     pub(crate) expected: String,
@@ -712,7 +698,7 @@ const UNREADABLE: &str = "scoop:unreadable";
 
 impl UnfitValue {
     /// Finds it in the chain of sources of an error.
-    pub(crate) fn of(error: &Error) -> Option<&Self> {
+    pub(crate) fn find_in(error: &Error) -> Option<&Self> {
         error.chain().take(CHAIN_MAX).find_map(|cause| cause.downcast_ref())
     }
 }
@@ -743,7 +729,6 @@ pub struct Emit<'s> {
     options: Options,
     /// The strategy of this launch.
     wait: Option<WaitPlan>,
-    /// Whether it may have one.
     has_choice: bool,
     /// The place of the launch.
     at: &'static Location<'static>,
@@ -807,7 +792,6 @@ impl Emit<'_> {
         self
     }
 
-    /// The error if its runs would exceed the maximum depth.
     fn depth_exceeded(&self) -> Option<Error> {
         let (depth, limit) = (self.depth, self.engine.settings().limits.depth_max);
         if depth <= limit {

@@ -29,10 +29,8 @@ pub(crate) use self::change::unreadable;
 /// The maximum depth of a place, since a type may contain itself.
 const DEPTH_MAX: usize = 8;
 
-/// The maximum number of named fields of a stored value.
 const FIELDS_MAX: usize = 20;
 
-/// The maximum number of places in a shape.
 const PATHS_MAX: usize = 500;
 
 /// A stored type of a saga, and what it is the type of.
@@ -158,10 +156,8 @@ const UNKNOWN: &str = "unknown";
 /// Marks the fields without which a type reads nothing.
 const REQUIRED: &str = "requires";
 
-/// The maximum number of misfits that are told.
 const MISFITS_MAX: usize = 10;
 
-/// A place of a shape.
 enum Node {
     Fields(Vec<String>),
     Variants { names: Vec<String>, others: bool },
@@ -196,7 +192,6 @@ fn parts(path: &str) -> Option<Vec<usize>> {
     serde_json::from_str(path).ok()
 }
 
-/// A value of the shape below this path.
 fn sample(nodes: &Nodes, text: &str, path: &mut Vec<usize>) -> Value {
     match nodes.get(path) {
         Some(Node::Fields(names)) => {
@@ -328,7 +323,6 @@ impl Check<'_> {
     }
 }
 
-/// Whether a type that requests this kind may read the value.
 fn is_of_kind(kind: &str, value: &Value) -> bool {
     let whole = |bounds: std::ops::RangeInclusive<i128>| {
         let number = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));

@@ -29,7 +29,6 @@ pub(crate) struct ClaimQueues {
 }
 
 impl ClaimQueues {
-    /// Adds a queue.
     pub(crate) fn push(
         &mut self,
         topic: &str,
@@ -46,7 +45,6 @@ impl ClaimQueues {
         self.last_steps.push(saga.last_step().unwrap_or_default().to_owned());
     }
 
-    /// Adds these queues.
     pub(crate) fn extend(&mut self, queues: &Self) {
         self.topics.extend_from_slice(&queues.topics);
         self.handlers.extend_from_slice(&queues.handlers);
@@ -102,7 +100,6 @@ pub(crate) struct HandOverRequest<'a> {
     pub(crate) key: ClaimKey,
     pub(crate) reason: &'a str,
     pub(crate) worker: Uuid,
-    /// The definition that refuses it.
     pub(crate) definition: i32,
     /// Whether it is stuck if no living worker has another definition; otherwise the claim of it stays.
     pub(crate) or_stuck: bool,
@@ -139,10 +136,8 @@ pub(crate) struct NewStep {
     pub(crate) signal_shape: Option<String>,
 }
 
-/// What there is of the registration of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramRegistration {
-    /// Whether its worker is registered.
     pub(crate) has_worker: bool,
     /// The positions of its subscriptions without any row, also of an ended subscription.
     pub(crate) missing: Vec<usize>,
@@ -162,7 +157,6 @@ pub(crate) struct Topology {
     pub(crate) paused: Vec<(PauseTarget, bool)>,
     /// The sagas with limits for claims, of those that were asked for, with the names that were asked for.
     pub(crate) limited: Vec<LimitedSaga>,
-    /// The topics of sagas whose queue has a limit.
     pub(crate) limited_topics: LimitedTopics,
 }
 
@@ -176,7 +170,6 @@ pub(crate) struct LivingWorker {
     pub(crate) started_at: OffsetDateTime,
     pub(crate) topics: Vec<String>,
     pub(crate) handlers: Vec<String>,
-    /// Of each handler the definition that the worker has.
     pub(crate) definitions: Vec<i32>,
 }
 

@@ -86,7 +86,6 @@ impl NewMessage {
         self
     }
 
-    /// The ids of the message that is launched on this topic with this key.
     pub(crate) fn unique_ids(topic: &str, key: &str) -> UniqueIds {
         let namespace = Uuid::new_v5(&UNIQUE, topic.as_bytes());
         let id = Uuid::new_v5(&namespace, key.as_bytes());
@@ -99,7 +98,6 @@ impl NewMessage {
         self.local_runs.clear();
     }
 
-    /// The same message, with this context.
     pub(crate) fn with(mut self, context: Context) -> Self {
         self.due = context.not_before();
         self.deadlines = context.give_up_at(Direction::Forward);
@@ -172,7 +170,6 @@ pub(crate) struct LaunchResult {
     pub(crate) launched: i64,
     /// Who has something to do.
     pub(crate) handlers: Vec<String>,
-    /// The runs that were claimed.
     pub(crate) claimed: Vec<Uuid>,
 }
 
@@ -207,7 +204,6 @@ pub(crate) fn parts<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterato
     })
 }
 
-/// Prepares a message for the store, with fresh ids.
 pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<NewMessage, RuntimeError> {
     let what = || format!("a message for topic `{}`", M::TOPIC);
     let (payload, bytes) = measured(of_message(message)?, limit, what)?;

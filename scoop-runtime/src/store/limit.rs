@@ -16,11 +16,9 @@ use crate::bug::{Bug, is_injected};
 use crate::saga::limits::HandlerLimits;
 use crate::saga::limits::{Limit, Limits, Rate};
 
-/// A saga of this program with its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct SagaLimit {
     pub(crate) saga: String,
-    /// Its former names.
     pub(crate) was: Vec<String>,
     pub(crate) limits: Limits,
 }
@@ -35,7 +33,6 @@ pub(crate) struct LimitedSaga {
     pub(crate) key_from: Option<String>,
 }
 
-/// The recorded limits of a saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedLimit {
     pub(crate) of: LimitedSaga,
@@ -49,7 +46,6 @@ pub(crate) struct RecordedLimit {
     pub(crate) queue: Option<u32>,
 }
 
-/// The queues of a saga with a limit, from which a worker claims.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LimitedQueue {
     pub(crate) of: LimitedSaga,
@@ -73,7 +69,6 @@ pub(crate) struct LimitedRequest<'a> {
     pub(crate) key_of: &'a (dyn Fn(&Candidate) -> Option<String> + Send + Sync),
 }
 
-/// The keys that may have free places, of a saga with a limit by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FreedKeys {
     /// Runs of these have ended.
@@ -82,7 +77,6 @@ pub(crate) struct FreedKeys {
     pub(crate) page_from: Option<String>,
 }
 
-/// A page of keys that a claim has gone through.
 #[derive(Debug, Default)]
 pub(crate) struct ReadPage {
     /// The key from which the next page begins, if there is one.
@@ -104,15 +98,13 @@ pub(crate) struct Candidate {
     pub(crate) ends_unbegun: bool,
 }
 
-/// The result of a claim under a limit.
 #[derive(Debug, Default)]
 pub(crate) struct LimitedClaim {
     pub(crate) runs: Vec<Result<ClaimedRun, Unclaimed>>,
-    /// Whether there may be more to claim.
     pub(crate) is_full: bool,
     /// Whether another transaction had locked the limit: then nothing was claimed, and the freed keys were not looked at.
     pub(crate) is_locked: bool,
-    /// Whether a limit of the saga leaves room for no further run.
+    /// Whether a limit of the saga admits no further run.
     pub(crate) is_reached: bool,
     /// In how many seconds the rate admits a further run, if runs may wait for that.
     pub(crate) opens_in: Option<f64>,
@@ -121,7 +113,7 @@ pub(crate) struct LimitedClaim {
     pub(crate) cursors: Option<QueueCursors>,
 }
 
-/// What counts for the limits of a saga, read under their lock. The empty key stands for the saga where a limit is not by key.
+/// What counts for the limits of a saga, read under their lock. The empty key is that of the saga where a limit is not by key.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     /// The number of runs that count for the concurrency, by key.
@@ -152,7 +144,7 @@ pub(crate) struct Return {
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
     pub(crate) runs: Vec<(Candidate, String)>,
-    /// Those whose key has no free place, or has reached its rate.
+    /// Those whose key has reached its concurrency or its rate.
     pub(crate) over: Vec<(Candidate, String)>,
     /// The keys of these that wait for the rate alone: no end of a run returns them to their queues.
     pub(crate) limited_by_rate: BTreeSet<String>,
@@ -187,18 +179,16 @@ const RETURNS_MAX: i64 = 100;
 pub(crate) const PAGE_MAX: usize = 1_000;
 
 impl RecordedLimit {
-    /// Whether claims of its runs are limited.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_of_claims(&self) -> bool {
         self.concurrency.is_some() || self.rate.is_some()
     }
 
-    /// Whether a limit is by key.
     pub(crate) fn is_by_key(&self) -> bool {
         self.concurrency_by_key().is_some() || self.rate_by_key().is_some()
     }
 
-    /// Whether a run needs no place: nothing of it is executed, or runs are serial, and it has the place of its key. For a rate, to
+    /// Whether a run needs no capacity: nothing of it is executed, or runs are serial, and it has that of its key. For a rate, to
     /// give up is a beginning, too.
     fn lets_pass(&self, run: &Candidate, key: &str) -> bool {
         run.ends_unbegun && self.rate_by_key().is_none()
@@ -221,19 +211,16 @@ impl RecordedLimit {
         self.concurrency.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
     }
 
-    /// The rate of each key.
     pub(crate) fn rate_by_key(&self) -> Option<Rate> {
         self.rate.filter(|limit| limit.is_by_key).map(|limit| limit.most)
     }
 
-    /// The rate of the saga.
     pub(crate) fn rate_of_saga(&self) -> Option<Rate> {
         self.rate.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
     }
 }
 
 impl Candidate {
-    /// The key under which it counts from its claim on.
     pub(crate) fn counted_key(&self, key: &str) -> Option<String> {
         (!self.ends_unbegun).then(|| key.to_owned())
     }
@@ -267,7 +254,6 @@ impl Usage {
         usize::try_from(free).unwrap_or(usize::MAX)
     }
 
-    /// How many runs of a key the limits by key admit.
     pub(crate) fn capacity_of_key(&self, limit: &RecordedLimit, key: &str) -> KeyCapacity {
         let concurrency = limit.concurrency_by_key().map(|most| self.free_concurrency(key, most));
         let rate = limit.rate_by_key().map(|rate| self.free_rate(key, rate));
@@ -293,7 +279,7 @@ impl Usage {
             let KeyCapacity { concurrency, rate } = self.capacity_of_key(limit, &key);
             let places = concurrency.min(rate).min(RETURNS_MAX);
             let is_limited_by_rate = places < concurrency;
-            Return { places: (places - returned.of(&key)).max(0), key, is_limited_by_rate }
+            Return { places: (places - returned.get(&key)).max(0), key, is_limited_by_rate }
         };
         keys.into_iter().map(of_key).collect()
     }
@@ -314,13 +300,10 @@ impl Usage {
     }
 }
 
-/// The states of the rate, by key.
 pub(crate) type RateStates = BTreeMap<String, RateState>;
 
-/// What has changed for the rate of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RateChange {
-    /// The number of runs that have begun.
     pub(crate) begun: i64,
     /// Whether runs are parked until the rate admits them; none if that has not changed.
     pub(crate) has_parked: Option<bool>,
@@ -333,24 +316,23 @@ impl RateChange {
     }
 }
 
-/// For how many places of each key a claim has returned parked runs that it has not claimed yet. A run may end while the claim
-/// is under way: then its place is for the next parked run, and not for one that became ready later.
+/// The number of parked runs of each key that a claim has returned and not claimed yet. A run may end while the claim is under
+/// way: then its capacity is for the next parked run, and not for one that became ready later.
 #[derive(Debug, Default)]
 pub(crate) struct Returned(BTreeMap<String, i64>);
 
 impl Returned {
-    fn of(&self, key: &str) -> i64 {
+    fn get(&self, key: &str) -> i64 {
         self.0.get(key).copied().unwrap_or(0)
     }
 
-    /// Runs were returned for these places. Where there were fewer, none is parked any more.
+    /// Records the returned runs. Where there are fewer than the capacity, none is parked any more.
     pub(crate) fn add(&mut self, returns: &[Return]) {
         for it in returns {
             *self.0.entry(it.key.clone()).or_default() += it.places;
         }
     }
 
-    /// A run of the key is claimed.
     pub(crate) fn claim(&mut self, key: &str) {
         if let Some(places) = self.0.get_mut(key) {
             *places = (*places - 1).max(0);
@@ -359,7 +341,6 @@ impl Returned {
 }
 
 impl Return {
-    /// What changes for the rate of the key when so many runs have returned.
     pub(crate) fn change(&self, returned: i64) -> RateChange {
         let has_parked = self.is_limited_by_rate && returned >= self.places;
         RateChange { begun: 0, has_parked: Some(has_parked) }
@@ -497,8 +478,8 @@ impl SagaLimit {
 }
 
 /// Whether parked runs of a handler have the keys that they need under the limits to record: those of all recorded limits of the handler
-/// come from the same. Then they stay parked, since a claim under the new limits looks at all keys with parked runs. To park a
-/// backlog anew would hold up the runs behind it.
+/// come from the same. Then they stay parked, since a claim under the new limits reads all keys with parked runs. To park a
+/// backlog again would hold up the runs behind it.
 fn keeps_keys_of(handler: &str, record: &RecordedLimit, known: &[RecordedLimit]) -> bool {
     let is_of = |it: &RecordedLimit| it.of.handlers.iter().any(|name| name == handler);
     let has_same_keys = |it: &RecordedLimit| it.is_by_key() && it.of.key_from == record.of.key_from;
@@ -522,7 +503,6 @@ impl LimitChange {
         changes
     }
 
-    /// Changes the recorded limits.
     pub(crate) fn apply(&self, known: &mut Vec<RecordedLimit>) {
         let is_own = |name: &String| self.own_names.contains(name);
         known.retain(|it| !is_own(&it.of.saga));
@@ -545,7 +525,6 @@ mod tests {
         RecordedLimit { of, ..limits(Limits::NONE.concurrency(concurrency)) }
     }
 
-    /// These limits as they are recorded.
     fn limits(limits: Limits) -> RecordedLimit {
         limit("s", &[], limits).to_record(vec!["s".into()]).expect("it has limits")
     }
@@ -576,7 +555,6 @@ mod tests {
         assert_eq!(places(running(1), &mut returned), 1, "both are claimed, and one of them has ended");
     }
 
-    /// The recorded limits after a program with these sagas has started.
     fn after(limits: &[SagaLimit], known: &[RecordedLimit]) -> Vec<RecordedLimit> {
         let mut after = known.to_vec();
         LimitChange::of_all(limits, known.to_vec()).iter().for_each(|change| change.apply(&mut after));
@@ -762,7 +740,7 @@ mod tests {
     #[test]
     fn run_has_to_be_admitted_by_concurrency_and_rate() {
         let limit = limits(Limits::NONE.concurrency_by(2, "k").rate_by(3, PERIOD, "k"));
-        // Of these two, the first has a place and has reached its rate; with the second it is the other way round.
+        // Of these two, the first is below its concurrency and has reached its rate; with the second it is the other way round.
         let usage = usage([("a", 1, 3), ("b", 2, 0)]);
         let admitted = Admitted::divide(candidates(["a", "b", "c", "c", "c"]), &usage, &limit, 10);
         assert_eq!((ids(&admitted.runs), ids(&admitted.over)), (vec![3, 4], vec![1, 2, 5]));

@@ -79,10 +79,11 @@ pub(crate) use signal::{
 pub(crate) use sizes::StoreSizes;
 pub use types::RowState;
 pub(crate) use types::{
-    BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FormerAttempts, Freed,
-    GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, OverdueRun, ParentRef, Reaped,
-    Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery,
-    WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, no_failure, readable, timestamps,
+    BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, ExecutionHistory, FormerAttempts, Freed,
+    GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, NextDue, OverdueRun, ParentRef,
+    Reaped, Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed,
+    ValueQuery, WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, no_failure, readable,
+    timestamps,
 };
 pub(crate) use unhandled::Unhandled;
 
@@ -109,7 +110,7 @@ use crate::settings::Backoff;
 use crate::tree::{TreeBounds, TreeRows};
 use crate::util::read_permits::ReadPermits;
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, FailedRollback, Intervention, Named, RelaunchAnswer, StuckRun};
+use crate::{CancellationRequest, Child, FailedRollback, IdObject, Intervention, RelaunchAnswer, StuckRun};
 
 /// Topics and names of sagas, pair by pair.
 pub(crate) type SubscriptionKeys<'a> = (&'a [String], &'a [String]);
@@ -340,7 +341,7 @@ storage! {
         /// What this worker of these queues has to do next. Looks at ready runs from these positions on, as a claim does.
         async fn next_due(
             &self, queues: &ClaimQueues, worker: Uuid, suspects: SuspectClaim, progress: &QueueCursors,
-        ) -> Due;
+        ) -> NextDue;
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
         async fn expire_waiting(&self, limit: i64) -> Vec<ParentRef>;
@@ -452,7 +453,7 @@ storage! {
         async fn find_target(&self, id: Uuid) -> Option<RequestTarget>;
 
         /// The thing that this id names, if any.
-        async fn named(&self, id: Uuid) -> Option<Named>;
+        async fn named(&self, id: Uuid) -> Option<IdObject>;
 
         /// The cancellation requests for these runs of a hierarchy, oldest first; with its own id also those for all of it.
         /// `None` stands for all requests in the hierarchy.

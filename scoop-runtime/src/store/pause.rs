@@ -215,7 +215,6 @@ impl fmt::Display for EndedPause {
     }
 }
 
-/// A pause as it is requested.
 #[derive(Clone, Debug)]
 pub(crate) struct NewPause {
     pub(crate) target: PauseTarget,
@@ -228,7 +227,6 @@ pub(crate) struct NewPause {
 /// How far a pause has taken effect.
 #[derive(Debug)]
 pub(crate) struct PauseProgress {
-    /// Whether it is in force.
     pub(crate) in_force: bool,
     /// Whether a handler that it covers was ever registered.
     pub(crate) is_known: bool,
@@ -241,5 +239,4 @@ pub(crate) struct PauseProgress {
 /// The maximum value of [`PauseProgress::running`], and of runs that are left.
 pub(crate) const RUNNING_MAX: usize = 1_000;
 
-/// The longest limit of a pause.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);

@@ -78,7 +78,6 @@ impl fmt::Display for QueueLength {
     }
 }
 
-/// The topics of pairs of a topic and a saga.
 pub(crate) fn limited_topics(pairs: impl IntoIterator<Item = (String, String)>) -> LimitedTopics {
     let mut topics = LimitedTopics::new();
     for (topic, saga) in pairs {

@@ -1,20 +1,20 @@
 //! The progress of claims in the queues of ready runs.
 //!
 //! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum, which an open
-//! transaction prevents. So a look at the queues begins at a position, and reads nothing before it.
+//! transaction prevents. So a scan at the queues begins at a position, and reads nothing before it.
 //!
-//! **Invariant**: a ready run before the position of its queue is not visible yet. When it becomes visible, the next look finds it.
+//! **Invariant**: a ready run before the position of its queue is not visible yet. When it becomes visible, the next scan finds it.
 //! Two rules make that so:
 //!
 //! * A transaction that makes a run ready writes a `ready_at` that is not earlier than its own beginning. Where a run returns with an
 //!   earlier time, its queues are others (a change of the topology), or the claim that returns it lowers the position.
-//! * A look says which transactions were in progress ([`QueueScan::snapshot`]). It notes for each of them since when runs may come from
-//!   it: the time of the last look that did not see it. When such a transaction has ended, one look begins there. So a transaction
+//! * A scan says which transactions were in progress ([`QueueScan::snapshot`]). It notes for each of them since when runs may come from
+//!   it: the time of the last scan that did not see it. When such a transaction has ended, one scan begins there. So a transaction
 //!   that only reads costs nothing, however old it is, and one that writes costs one longer look at its end.
 //!
-//! A run that a look has found and not claimed, since it was locked or there were too few slots, holds the position of its queue.
+//! A run that a scan has found and not claimed, since it was locked or there were too few slots, holds the position of its queue.
 //!
-//! A statement may read the clock before its transaction has its id, so each look allows for that. Now and then a look reads
+//! A statement may read the clock before its transaction has its id, so each scan allows for that. Now and then a scan reads
 //! whole queues, for what the rules do not cover: a fail-over that the connections hide, or rows changed by hand. A clock
 //! that is set back, and ids of transactions that fall, drop the positions.
 
@@ -30,38 +30,37 @@ use super::{ClaimQueues, Suspect};
 /// A statement may read the clock so long before its transaction gets its id. Looks at intervals begin [`LATE_MAX`] earlier.
 const LATE: Duration = Duration::milliseconds(20);
 
-/// How much earlier than others the looks at intervals begin.
+/// How much earlier than others the scans at intervals begin.
 const LATE_MAX: Duration = Duration::SECOND;
 
 /// Of more queues than these, only those of handlers with runs have a position: the store looks for others by their handlers.
 const FEW_QUEUES: usize = 20;
 
 /// The queue of a topic, handler, reservation and priority.
-type Queue = (String, String, i32, Priority);
+type QueueKey = (String, String, i32, Priority);
 
 /// Since when; none for the beginning of a queue.
 type Since = Option<OffsetDateTime>;
 
-/// The positions from which claims look at queues, and the transactions in progress at the last look.
+/// The positions from which claims look at queues, and the transactions in progress at the last scan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct QueueCursors {
     /// The position in all queues but those that have one of their own.
     reached: Since,
-    /// The first runs that the last looks have found and left.
-    left: BTreeMap<Queue, Since>,
+    /// The first runs that the last scans have found and left.
+    left: BTreeMap<QueueKey, Since>,
     /// The handlers that have had runs.
     known: Arc<BTreeSet<String>>,
-    /// The transactions in progress at the last look at all queues, and since when runs of each may be ready.
+    /// The transactions in progress at the last scan at all queues, and since when runs of each may be ready.
     open: BTreeMap<u64, Since>,
     last: Option<LastScan>,
 }
 
-/// The last look at all queues.
+/// The last scan at all queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LastScan {
     at: OffsetDateTime,
     transaction: u64,
-    /// The number of the queues.
     queues: usize,
 }
 
@@ -96,18 +95,18 @@ impl Snapshot {
 }
 
 impl QueueCursors {
-    /// Whether a look from these positions is one at whole queues.
+    /// Whether a scan from these positions is one at whole queues.
     pub(crate) fn is_at_the_beginning(&self) -> bool {
         self.last.is_none()
     }
 
-    /// Whether the last look has left a run.
+    /// Whether the last scan has left a run.
     pub(crate) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
     /// The position in each of these queues, of the runs with this priority; `None` for its beginning.
-    pub(super) fn of(&self, queues: &ClaimQueues, priority: Priority) -> Vec<Since> {
+    pub(super) fn since(&self, queues: &ClaimQueues, priority: Priority) -> Vec<Since> {
         let are_few = queues.len() <= FEW_QUEUES;
         let has_position = |handler| are_few || self.known.contains(handler);
         queues.each().map(|queue| self.position(queue, priority).filter(|_| has_position(queue.1))).collect()
@@ -126,7 +125,6 @@ impl QueueCursors {
         self.open.iter().map(|(id, since)| (id.to_string(), *since)).unzip()
     }
 
-    /// The position of a suspect, for its claim.
     pub(super) fn at(suspect: &Suspect) -> Self {
         // A forged time may be earlier than any that can be bound.
         let reached = Some(suspect.ready_at).filter(|at| *at > OffsetDateTime::UNIX_EPOCH);
@@ -138,7 +136,7 @@ impl QueueCursors {
         let mut joined = Self::default();
         for (queues, own) in all {
             for priority in Priority::ALL {
-                for ((topic, handler, queue), at) in queues.each().zip(own.of(queues, priority)) {
+                for ((topic, handler, queue), at) in queues.each().zip(own.since(queues, priority)) {
                     joined.left.insert((topic.to_owned(), handler.to_owned(), queue, priority), at);
                 }
             }
@@ -151,19 +149,19 @@ impl QueueCursors {
         joined
     }
 
-    /// Has the next look begin earlier by the time by which a clock may be read too early.
+    /// Has the next scan begin earlier by the time by which a clock may be read too early.
     pub(crate) fn rescan(&mut self) {
         self.reached = self.reached.map(|at| at - LATE_MAX);
     }
 
-    /// Has the next look begin at this time at the latest.
+    /// Has the next scan begin at this time at the latest.
     pub(super) fn lower(&mut self, to: OffsetDateTime) {
         let to = Some(to);
         self.reached = self.reached.min(to);
         self.left.values_mut().for_each(|at| *at = (*at).min(to));
     }
 
-    /// Records a look for the queues with ready runs: in these, the next one begins where it would have begun before.
+    /// Records a scan for the queues with ready runs: in these, the next one begins where it would have begun before.
     pub(crate) fn record_scan(&mut self, queues: &ClaimQueues, ready: &ClaimQueues, scan: &QueueScan) {
         let ended = self.open.iter().filter(|(id, _)| !scan.snapshot.in_progress.contains(id));
         let late = ended.map(|(_, since)| *since).min();
@@ -177,7 +175,7 @@ impl QueueCursors {
         self.record_ready(queues, scan, left);
     }
 
-    /// Records a look at these queues with a claim of what it found, but for the runs that it left: the first of each queue.
+    /// Records a scan at these queues with a claim of what it found, but for the runs that it left: the first of each queue.
     pub(crate) fn record_ready<'a>(
         &mut self,
         queues: &ClaimQueues,
@@ -198,7 +196,7 @@ impl QueueCursors {
         }
         let are_all = self.last.is_none_or(|last| last.queues <= queues.len());
         if !are_all {
-            // Then the last look at all queues has listed these. What was in progress then is so still, or is looked at later.
+            // Then the last scan at all queues has listed these. What was in progress then is so still, or is looked at later.
             let looked_at: BTreeSet<_> = queues.each().collect();
             self.left.retain(|(topic, handler, queue, _), _| !looked_at.contains(&(topic, handler, *queue)));
             self.left.extend(first);
@@ -212,7 +210,6 @@ impl QueueCursors {
         self.last = Some(LastScan { at: scan.at, transaction, queues: queues.len() });
     }
 
-    /// Records that a handler has had a run.
     pub(crate) fn know(&mut self, handler: &str) {
         if !self.known.contains(handler) {
             Arc::make_mut(&mut self.known).insert(handler.to_owned());
@@ -261,7 +258,6 @@ mod tests {
 
     struct Transaction {
         id: u64,
-        /// The queues and times of its runs.
         runs: Vec<(usize, i64)>,
     }
 
@@ -287,7 +283,7 @@ mod tests {
     }
 
     impl Model {
-        /// What the server says: the open transactions below the greatest id that has ended, and the id of the look.
+        /// What the server says: the open transactions below the greatest id that has ended, and the id of the scan.
         fn scan(&mut self) -> QueueScan {
             let (end, own) = (self.ended, self.next);
             self.next += 1;
@@ -305,7 +301,7 @@ mod tests {
             let is_open = |id: &String| self.open.iter().any(|it| it.id.to_string() == *id);
             let ended = ids.iter().zip(since).filter(|(id, _)| !is_open(id));
             let late = ended.map(|(_, since)| since).min();
-            let positions = self.cursors.of(&claim_queues(queues), Priority::Normal);
+            let positions = self.cursors.since(&claim_queues(queues), Priority::Normal);
             let due = self.ready.iter().filter(|(queue, since)| queues.contains(queue) && *since <= self.now);
             let due: Vec<_> = due.copied().collect();
             let start = |queue| {
@@ -395,7 +391,7 @@ mod tests {
         let (mut model, all) =
             (Model { now: 1_000_000, next: 100, ended: 100, ..Model::default() }, [0, 1, 2]);
         let starts = |model: &Model| {
-            (model.cursors.of(&claim_queues(&all), Priority::Normal)[0], model.cursors.open().1)
+            (model.cursors.since(&claim_queues(&all), Priority::Normal)[0], model.cursors.open().1)
         };
         model.claim(&all, 10, usize::MAX);
         let before = model.now;
@@ -445,9 +441,12 @@ mod tests {
         let (all, mut cursors) = (claim_queues(&all), QueueCursors::default());
         cursors.know("queue 3");
         cursors.record_ready(&all, &QueueScan { at: at(0), snapshot: Snapshot::default() }, []);
-        let known: Vec<_> = cursors.of(&all, Priority::Low).iter().map(Option::is_some).collect();
+        let known: Vec<_> = cursors.since(&all, Priority::Low).iter().map(Option::is_some).collect();
         assert_eq!(known.iter().filter(|is_known| **is_known).count(), 1);
         assert!(known[3]);
-        assert!(cursors.of(&claim_queues(&[0]), Priority::Low)[0].is_some(), "of few queues, all have one");
+        assert!(
+            cursors.since(&claim_queues(&[0]), Priority::Low)[0].is_some(),
+            "of few queues, all have one"
+        );
     }
 }

@@ -46,7 +46,6 @@ pub(crate) struct RateState {
 }
 
 impl RateState {
-    /// The state after so many runs have begun now.
     pub(crate) fn after(&self, rate: Rate, now: i64, begun: i64, has_parked: bool) -> Self {
         let window = self.window.with(rate, now, begun);
         let opens_at = window.opens_at(rate, now).unwrap_or(now).min(TIME_MAX);
@@ -69,7 +68,6 @@ pub(crate) fn micros(time: time::OffsetDateTime) -> i64 {
 }
 
 impl Rate {
-    /// The period in microseconds.
     fn period(self) -> i64 {
         i64::try_from(self.period_ms).unwrap_or(i64::MAX).saturating_mul(1_000)
     }
@@ -86,7 +84,6 @@ impl RateWindow {
         self.0.len() <= GROUPS_MAX
     }
 
-    /// A window that admits no run until this time.
     pub(crate) fn closed_until(rate: Rate, idle_at: i64) -> Self {
         let last = idle_at.saturating_sub(rate.period());
         Self(vec![Begun(last, last, i64::from(rate.runs))])
@@ -142,7 +139,6 @@ impl RateWindow {
     }
 }
 
-/// The seconds from one time to a later one.
 pub(crate) fn seconds_between(now: i64, later: i64) -> f64 {
     time::Duration::microseconds(later.saturating_sub(now).max(0)).as_seconds_f64()
 }

@@ -98,7 +98,6 @@ pub(crate) enum PruneVerdict {
     Deleted,
     /// A run ended too late, or it was cancelled or relaunched since.
     Recent,
-    /// A rollback failed.
     Failed,
     /// A run has not ended, or has not begun.
     Unfinished,
@@ -110,11 +109,9 @@ pub(crate) enum PruneVerdict {
     Unarchived,
     /// The database refused its deletion the last time.
     Refused,
-    /// It has no record (any more).
     Absent,
 }
 
-/// The result for one hierarchy, with the number of deleted rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PruneResult {
     pub(crate) verdict: PruneVerdict,

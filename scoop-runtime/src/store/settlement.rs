@@ -76,7 +76,6 @@ pub(crate) struct Settlement {
     pub(super) wait: Option<Wait>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) signals: Vec<SignalRow>,
-    /// The execution that begins after it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) as_new: Option<ExecutionRow>,
     /// The failed end to report to the handlers of [`Failed`](crate::Failed).
@@ -87,7 +86,6 @@ pub(crate) struct Settlement {
     /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) stored: bool,
-    /// How many bytes the payloads and values have, about.
     #[serde(skip)]
     bytes: usize,
     /// Whether its failure, if it has one, is the one that it had before.
@@ -101,7 +99,6 @@ pub(crate) struct Settlement {
     keeps_definition: bool,
 }
 
-/// The statement that writes a settlement, by what it contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettlePath {
     /// The move went well and launched nothing.
@@ -146,7 +143,6 @@ pub(super) enum ForgottenChildren {
 /// An event, named after the columns.
 #[derive(Debug, Serialize)]
 pub(super) struct EventRow {
-    /// How many events of the same settlement follow.
     pub(super) until_last: usize,
     pub(super) message_id: Uuid,
     #[serde(rename = "type")]
@@ -207,7 +203,6 @@ impl Serialize for Payload {
     }
 }
 
-/// A signal to be sent.
 #[derive(Debug, Serialize)]
 pub(super) struct SignalRow {
     id: Uuid,
@@ -225,7 +220,6 @@ pub(super) struct SignalRow {
 pub(super) struct ExecutionRow {
     /// How many executions there were before.
     pub(super) number: i32,
-    /// Its message.
     pub(super) message: Uuid,
     pub(super) payload: Value,
 }
@@ -338,7 +332,6 @@ impl Settlement {
         self.emissions.iter_mut().for_each(|row| row.payload.stored = self.stored);
     }
 
-    /// How many bytes the payloads and values have, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -348,7 +341,6 @@ impl Settlement {
         self.stored
     }
 
-    /// Whether a message that it launches requires a handler.
     pub(crate) fn requires_handlers(&self) -> bool {
         self.emissions.iter().any(|row| row.required.is_some())
     }
@@ -462,7 +454,6 @@ impl Settlement {
         }
     }
 
-    /// Where the run stands now.
     fn set_position(&mut self, run: Run) {
         if let Some(last) = run.last {
             self.step = Some(last.step);
@@ -493,7 +484,6 @@ fn may_give_up(before: &Run, fate: &Fate) -> bool {
     }
 }
 
-/// A count to be stored.
 fn signed(count: impl TryInto<i32>) -> i32 {
     count.try_into().unwrap_or(i32::MAX)
 }
@@ -525,7 +515,6 @@ impl SignalRow {
 }
 
 impl EventRow {
-    /// An event of a run that has this context then.
     fn new(until_last: usize, event: Event, context: &Context) -> Self {
         Self {
             until_last,
@@ -566,7 +555,6 @@ impl EmissionRow {
         Some(Unhandled { topic: self.topic.clone(), message: message.to_owned(), at: Some(at) })
     }
 
-    /// An emission of a run that has this context then.
     fn new(at: usize, emission: Emission, direction: Direction, context: &Context) -> Self {
         let direction = emission.detached_root.map_or(direction, |_| Direction::Forward);
         Self {
@@ -593,7 +581,6 @@ pub(crate) struct SettleResult {
     pub(crate) overdue: bool,
     /// When its last event was.
     pub(crate) last_event_at: OffsetDateTime,
-    /// The handlers that have something to do now.
     pub(crate) ready_handlers: Vec<String>,
 }
 

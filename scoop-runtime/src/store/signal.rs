@@ -11,7 +11,6 @@ pub(crate) fn sender(traceparent: Option<&str>) -> Option<TraceContext> {
     TraceContext::from_headers(traceparent?, None).ok()
 }
 
-/// The signals to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deliver {
     /// Those of these names and keys.
@@ -47,12 +46,10 @@ pub(crate) struct RefusedDelivery {
     pub(crate) error: sqlx::Error,
 }
 
-/// A run that awaits a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AwaitingRun {
     pub(crate) id: Uuid,
     pub(crate) handler: String,
-    /// The step of the wait.
     pub(crate) step: String,
 }
 
@@ -77,28 +74,22 @@ impl Default for TransactionNumber {
 /// What became of a signal.
 #[derive(Default)]
 pub(crate) struct SignalSent {
-    /// The number of runs that it has reached.
     pub(crate) reached: u64,
     /// The handlers of runs that are ready now.
     pub(crate) handlers: Vec<String>,
-    /// The runs that the worker has claimed.
     pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
 }
 
-/// A type as which a saga reads a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SignalType {
     /// Its shape; `None` if that is not recorded.
     pub(crate) shape: Option<String>,
-    /// Whether a living program has the saga with this type.
     pub(crate) is_living: bool,
 }
 
-/// The worker that claims the runs that a signal reaches.
 #[derive(Clone, Copy)]
 pub(crate) struct SignalClaimer<'a> {
     pub(crate) claimer: Claimer<'a>,
     pub(crate) queues: &'a ClaimQueues,
-    /// The number of runs for which it has slots.
     pub(crate) slots: usize,
 }

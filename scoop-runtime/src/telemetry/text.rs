@@ -6,10 +6,8 @@ use scoop_core::{Escaped, Failure};
 
 use crate::util::payload::Unstorable;
 
-/// The maximum length of a text, in characters.
 const CHARS_MAX: usize = 1_000;
 
-/// The maximum number of logged failures of several children.
 const FAILURES_MAX: usize = 3;
 
 /// The types of failures that only pass others on.

@@ -13,7 +13,8 @@
 //!   nothing had happened?
 //!
 //! The rehearsal has to take the same course each time, apart from the fault: its first run finds the places. Each
-//! run of it should start from a fresh state: dependencies, and an empty database.
+//! run of it should start from a fresh state: dependencies, and an empty database. Dropping the future of one of these functions
+//! drops the rehearsal.
 //!
 //! ```
 //! # use scoop_core::Result;
@@ -96,10 +97,6 @@ impl fmt::Display for FaultPoint {
 /// The error of the rehearsal, with the step; or an error if a step of the first run is not reached in a later run.
 /// If the rehearsal panics, the step is printed.
 ///
-/// # Cancel safety
-///
-/// Dropping the future drops the rehearsal.
-///
 /// ```
 /// # use std::sync::atomic::{AtomicI64, Ordering};
 /// # use std::sync::Arc;
@@ -133,10 +130,6 @@ pub async fn fail_each_step(
 ///
 /// The error of the rehearsal.
 ///
-/// # Cancel safety
-///
-/// Dropping the future drops the rehearsal.
-///
 /// ```
 /// # use scoop_runtime::testing;
 /// # async fn example(charged_once: impl AsyncFn(scoop_runtime::Builder) -> scoop_core::Result<()>) -> scoop_core::Result<()> {
@@ -159,10 +152,6 @@ pub async fn run_each_step_twice(rehearse: impl AsyncFn(Builder) -> Result<()>) 
 /// The error of the rehearsal, with the commit; or an error if a commit of the first run is not reached in a later
 /// run. If the rehearsal panics, the commit is printed.
 ///
-/// # Cancel safety
-///
-/// Dropping the future drops the rehearsal.
-///
 /// ```
 /// # use scoop_runtime::testing;
 /// # async fn example(ends_well: impl AsyncFn(scoop_runtime::Builder) -> scoop_core::Result<()>) -> scoop_core::Result<()> {
@@ -180,7 +169,6 @@ pub async fn crash_at_each_commit(
     Ok(places)
 }
 
-/// The steps of a run of the rehearsal without a fault.
 async fn steps_of(
     rehearse: &impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
 ) -> Result<Vec<FaultPoint>> {

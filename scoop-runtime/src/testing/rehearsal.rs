@@ -12,7 +12,6 @@ use super::{Fault, FaultPoint};
 #[derive(Clone, Debug)]
 pub(crate) struct Rehearsal(Arc<Mutex<RehearsalState>>);
 
-/// The faults in one run of a rehearsal.
 #[derive(Debug)]
 pub(super) enum InjectedFault {
     None,
@@ -23,14 +22,11 @@ pub(super) enum InjectedFault {
 #[derive(Debug)]
 struct RehearsalState {
     trouble: InjectedFault,
-    /// The number of injected faults.
     faults_injected: usize,
     /// The steps that succeeded, and the commits, in order.
     steps: Vec<FaultPoint>,
     commits: Vec<FaultPoint>,
-    /// The runs of each saga.
     runs: HashMap<String, Vec<Uuid>>,
-    /// The number of commits of each run.
     committed: HashMap<Uuid, usize>,
     /// The commits that were lost already, by run and number.
     lost: HashSet<(Uuid, usize)>,
@@ -104,7 +100,6 @@ impl Rehearsal {
         forgets
     }
 
-    /// The number of injected faults.
     pub(super) fn faults_injected(&self) -> usize {
         self.course().faults_injected
     }

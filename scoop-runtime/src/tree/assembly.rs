@@ -270,7 +270,6 @@ pub(crate) struct TreeBounds {
     pub(crate) runs: Option<usize>,
     /// Only this run of those of the message, and its children.
     pub(crate) run: Option<Uuid>,
-    /// The number of events at each end of a run.
     pub(crate) events: Option<usize>,
 }
 
@@ -300,7 +299,6 @@ pub(crate) struct LeftOut {
     pub(crate) launched: bool,
 }
 
-/// The rows read of a hierarchy, in the order of the lineages.
 #[derive(Debug)]
 pub(crate) struct TreeRows {
     /// The rows; an unreadable row is represented by the reason.
@@ -340,7 +338,6 @@ impl TreeRows {
         extent.run.is_none() && self.is_complete && self.rows.iter().any(is_first)
     }
 
-    /// The ids of the runs.
     pub(crate) fn runs(&self) -> Vec<Uuid> {
         let runs = self.rows.iter().filter_map(|row| match row {
             Ok(RunRow::Run(run)) => Some(run.lineage.id()),
@@ -356,7 +353,6 @@ impl TreeRows {
         ids.chain([root]).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// All rows of a hierarchy.
     #[cfg(test)]
     pub(crate) fn all(rows: Vec<Result<RunRow, String>>) -> Self {
         Self::new(rows, LeftOut::default(), TreeBounds::default())

@@ -14,7 +14,6 @@ use crate::model::run::QUEUED_MIN;
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, strategy, system_time, utc, utc_if_known};
 
-/// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;
 
 /// The number of levels that are indented. A run below them has the number of its level instead, so that the size of
@@ -127,7 +126,6 @@ impl RunInfo {
         notes
     }
 
-    /// The strategies by which it waits.
     fn strategies(&self) -> Vec<String> {
         let strategies = self.events.last().filter(|_| self.state == RunState::Waiting);
         let strategies = strategies.map_or(&[][..], |event| &event.strategies);
@@ -465,7 +463,6 @@ impl fmt::Display for TreeText<'_> {
     }
 }
 
-/// The position of an entry in the text.
 #[derive(Default)]
 struct Position {
     /// The level; that of the root runs is 1.
@@ -479,7 +476,6 @@ struct Position {
 }
 
 impl Position {
-    /// The position of a child.
     fn child(&self, is_last: bool) -> Self {
         let (level, indent) = (self.level + 1, format!("{}{}", self.indent, self.below));
         let (branch, below) = match (level > INDENTED_MAX, is_last) {

@@ -20,7 +20,6 @@ pub(crate) enum RunRow {
     Unhandled(Lineage, UnhandledMessage),
 }
 
-/// What the row of a run says.
 #[derive(Debug)]
 pub(crate) enum RunStage {
     Unfinished(WorkingState),
@@ -30,21 +29,18 @@ pub(crate) enum RunStage {
     Missing,
 }
 
-/// The state of a run in the working set.
 #[derive(Debug, Default)]
 pub(crate) struct WorkingState {
     pub(crate) state: RowState,
     pub(crate) attempts: u32,
     pub(crate) reason: Option<String>,
     pub(crate) rolling_back: bool,
-    /// The time from which it can be claimed, if it is ready.
     pub(crate) ready_at: Option<SystemTime>,
     pub(crate) give_up_at: Option<SystemTime>,
     pub(crate) giving_up: bool,
     /// No living worker has its saga.
     pub(crate) is_abandoned: bool,
     pub(crate) owner: Option<Uuid>,
-    /// The signal that it awaits.
     pub(crate) signal: Option<SignalKey>,
     /// The pauses that cover it, if it is ready.
     pub(crate) pauses: Vec<Pause>,
@@ -123,7 +119,6 @@ impl RunRow {
         self
     }
 
-    /// Sets the time in its queue.
     #[must_use]
     pub(crate) fn queued_for(mut self, time: Option<Duration>) -> Self {
         if let Self::Run(run) = &mut self {
@@ -132,7 +127,6 @@ impl RunRow {
         self
     }
 
-    /// Sets the number of events that were left out.
     #[must_use]
     pub(crate) fn without_events(mut self, count: usize) -> Self {
         if let Self::Run(run) = &mut self {
@@ -181,7 +175,6 @@ impl RunEvent {
         Self { failure: Some(Failure::new("LeftOut", message, "unknown")), ..self }
     }
 
-    /// Sets the wait of the run after it.
     pub(crate) fn before(self, wait: Option<&Wait>) -> Self {
         let strategies = wait.map_or(&[][..], Wait::messages).to_vec();
         let wait =
@@ -196,7 +189,6 @@ impl RunEvent {
         Self { has_no_compensation: has_none, ..self }
     }
 
-    /// Marks the event before a new execution.
     pub(crate) fn continued(self, as_new: bool) -> Self {
         if as_new { Self { role: Role::AsNew, ..self } } else { self }
     }
@@ -213,7 +205,6 @@ impl RunEvent {
 }
 
 impl CancellationRequest {
-    /// A request as recorded.
     pub(crate) fn new(lineage: Lineage, request: Option<Failure>, at: Option<SystemTime>) -> Self {
         let unknown = || Failure::new("Unknown", "no reason is recorded", "unknown");
         let Failure { message, source, .. } = request.unwrap_or_else(unknown);
@@ -264,12 +255,10 @@ fn number_repeats(events: &mut [RunEvent]) {
     }
 }
 
-/// Whether the stored step is the wait before a step of the user.
 fn is_wait(step: &str) -> bool {
     visible_step(step) != step
 }
 
-/// The state that its row says. The failures are those of its events.
 fn state_of(recorded: &RunStage, events: &[RunEvent], read_at: Option<SystemTime>) -> RunState {
     let newest = |kind: EventKind| {
         let event = events.iter().rev().find(|event| event.kind == kind);

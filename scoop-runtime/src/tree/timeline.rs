@@ -11,7 +11,6 @@ use super::{PASSED, Role, RunEvent, RunInfo, RunState, Tree};
 /// The word of the event with which the wait for a signal begins.
 const AWAITS: &str = "began to await a signal";
 
-/// The words of any other wait.
 const WAIT_AFTER: &str = "wait after";
 
 /// The name of the bar in place of those that are not known.

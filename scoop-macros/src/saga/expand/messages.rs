@@ -118,7 +118,6 @@ fn sound_join(messages: &Messages, join: &Join, own: &Ident, names: &[Ident]) ->
     }
 }
 
-/// The constant of the trait with the join.
 pub(super) fn join_constant(messages: &Messages) -> Option<TokenStream> {
     let Messages { ident: own, join, .. } = messages;
     let within = match join.as_ref()?.within {
@@ -141,7 +140,6 @@ fn key_of(key: &Key, ty: &Type, message: &TokenStream) -> TokenStream {
     }
 }
 
-/// The checks that no two messages have one topic.
 fn own_topics(messages: &Messages, own: &Ident, check: &TokenStream) -> TokenStream {
     let each = messages.members.iter().enumerate().skip(1).map(|(index, (_, message))| {
         let why = format!(

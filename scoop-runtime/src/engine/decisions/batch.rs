@@ -194,7 +194,6 @@ struct DecidedCommand {
     settlement: Settlement,
 }
 
-/// One decision of a batch.
 struct DecisionInBatch<'a> {
     engine: &'a Engine,
     undecided: &'a Undecided,
@@ -348,7 +347,6 @@ impl DecisionInBatch<'_> {
         })
     }
 
-    /// The failure for a panic in this code, which concerns the entity.
     fn panicked(&self, code: &str, concerns: &str, panic: Failure) -> Failure {
         let (entity, run) = (self.undecided.named_entity(), self.undecided.run.lineage.id());
         let remedy = self.remedy();

@@ -11,7 +11,6 @@ use crate::store::EntityId;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The decisions that wait for the lock of their entity.
 #[derive(Default)]
 pub(super) struct LockedEntities {
     /// Those of each entity, in the order of arrival.
@@ -54,7 +53,6 @@ impl LockedEntities {
         taken
     }
 
-    /// Puts those back whose entity is still locked, before the others about it.
     pub(super) fn put_back(&mut self, left_out: Vec<Pending>) {
         for pending in left_out.into_iter().rev() {
             self.waiting.entry(pending.undecided.entity.clone()).or_default().push_front(pending);
@@ -68,7 +66,6 @@ impl LockedEntities {
         }
     }
 
-    /// Takes all.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Pending> + use<> {
         self.next_try = None;
         std::mem::take(&mut self.waiting).into_values().flatten()

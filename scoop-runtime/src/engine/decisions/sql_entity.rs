@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::{OutcomeIfCommitted, decide_loaded};
-use super::{BATCH_MAX, DecisionOutcome, Pending, Queue, Undecided};
+use super::{BATCH_MAX, DecisionOutcome, Inbox, Pending, Undecided};
 use crate::engine::execution::Why;
 use crate::engine::settle::queue::SettleError;
 use crate::engine::shared::Engine;
@@ -37,7 +37,6 @@ use crate::telemetry;
 /// The time that `load_for_update` and `store` may take.
 const TABLE_CODE_MAX: Duration = Duration::from_secs(10);
 
-/// The time that a statement may wait for a lock.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '5s'";
 
 /// The answers to settlements that were committed, by run and epoch.
@@ -61,8 +60,7 @@ enum Refused {
     Stopped,
 }
 
-/// Decides until it is drained.
-pub(in crate::engine) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
+pub(in crate::engine) async fn serve(engine: Arc<Engine>, mut queue: Inbox, drained: CancellationToken) {
     let mut waiting: BTreeMap<EntityId, Vec<Pending>> = BTreeMap::new();
     let (mut tasks, mut entities) = (JoinSet::new(), HashMap::<Id, EntityId>::new());
     loop {
@@ -207,9 +205,7 @@ async fn decide_in_transaction(
 /// Why a decision in a transaction cannot go on, before that is rolled back.
 enum Broken {
     Refused(Refused),
-    /// The error of this code of the user.
     Code(&'static str, Error),
-    /// The error of a statement of the engine.
     Statement(sqlx::Error),
 }
 
@@ -320,7 +316,6 @@ impl Deciding<'_> {
         }
     }
 
-    /// Whether a prepared statement was stale.
     fn is_stale(self, broken: &Broken) -> bool {
         match broken {
             Broken::Refused(_) => false,
@@ -338,7 +333,7 @@ impl Deciding<'_> {
             }
             Broken::Refused(refused) => refused,
             Broken::Code(function, error) => self.failure_of(function, error, undone),
-            Broken::Statement(error) => match Unhandled::of(&error) {
+            Broken::Statement(error) => match Unhandled::find_in(&error) {
                 Some(_) if self.several => Refused::Split,
                 Some(unhandled) => Refused::Unhandled(unhandled.clone()),
                 None if undone == RolledBack::LostConnection || is_transient_within_step(&error) => {

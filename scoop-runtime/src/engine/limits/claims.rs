@@ -21,7 +21,6 @@ use crate::store::{
 use crate::telemetry;
 use crate::util::read_permits::{ReadPermit, ReadPermits};
 
-/// The number of runs that one claim takes.
 const BATCH_MAX: usize = 100;
 
 /// The claims under way. They go on by themselves, since their transactions hold locks.
@@ -30,27 +29,23 @@ pub(super) struct Claims {
     pub(super) connections: ClaimConnections,
 }
 
-/// The connections that claims have at a time, those of suspects included: one of their own, and beside it those of the free turns of
-/// reads for clients. A claim has such a turn until its end. So claims and reads together have one connection more than there are turns.
+/// The connections that claims have at a time, those of suspects included: one of their own, and beside it those of the free permits of
+/// reads for clients. A claim has such a permit until its end. So claims and reads together have one connection more than there are permits.
 pub(super) struct ClaimConnections {
     own: Arc<Semaphore>,
     /// None for a store without connections.
     reads: Option<ReadPermits>,
 }
 
-/// The right of a claim to a connection, until its end.
 #[derive(Default)]
 pub(super) struct ConnectionPermit {
     _own: Option<OwnedSemaphorePermit>,
     _read: Option<ReadPermit>,
 }
 
-/// A claim that has ended.
 pub(super) struct EndedClaim {
     pub(super) saga: String,
-    /// The topology of its queues.
     pub(super) topology: i64,
-    /// The positions from which it began.
     pub(super) positions: Positions,
     pub(super) pending: PendingClaim,
     /// None if the database has refused it.
@@ -60,7 +55,6 @@ pub(super) struct EndedClaim {
 /// The result of a claim, apart from the runs, which are started.
 #[derive(Default)]
 pub(super) struct Claimed {
-    /// Whether there may be more to claim.
     pub(super) is_full: bool,
     /// Whether another session has locked the limit.
     pub(super) is_locked: bool,
@@ -81,7 +75,6 @@ impl Claims {
         Self { tasks: JoinSet::new(), connections: ClaimConnections::new(reads) }
     }
 
-    /// Begins to claim runs of a saga for these slots.
     pub(super) fn begin(
         &mut self,
         engine: &Arc<Engine>,
@@ -213,7 +206,6 @@ pub(super) async fn acquire_slots(engine: &Engine) -> Option<OwnedSemaphorePermi
     Some(with_more_slots(engine, first))
 }
 
-/// The same if there is a slot now.
 pub(super) fn try_acquire_slots(engine: &Engine) -> Option<OwnedSemaphorePermit> {
     let first = engine.slots.clone().try_acquire_owned().ok()?;
     Some(with_more_slots(engine, first))

@@ -1,4 +1,4 @@
-//! What the task of limits knows of each saga, and whose turn is next: a function of the last looks and claims.
+//! What the task of limits knows of each saga, and which one claims next: a function of the last checks and claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,24 +16,22 @@ use crate::store::{ClaimQueues, FreedKeys, LimitedQueue, LimitedSaga, QueueCurso
 const PAGE_TIME: Duration = Duration::from_millis(100);
 const PAGE_PAUSES: u32 = 300;
 
-/// The last looks at sagas with limits.
+/// The last scans at sagas with limits.
 pub(super) struct Scheduler {
     of_sagas: BTreeMap<String, AdmissionState>,
     /// The sagas of which runs may be claimed now.
     pending: BTreeMap<String, PendingClaim>,
-    /// The sagas of which a claim is under way. Meanwhile they may get a further turn.
+    /// The sagas with a claim under way. One of them may have a pending claim as well.
     claiming: BTreeSet<String>,
-    /// The last turns of sagas.
     last_claims: BTreeMap<String, LastClaim>,
-    /// The number of turns so far.
     claim_count: u64,
-    /// The topology of the positions, and of the turns.
+    /// The topology of the positions, and of the pending claims.
     pub(super) topology: i64,
     /// The positions in the queues of each saga.
     progress: BTreeMap<String, QueueProgress>,
 }
 
-/// The next turn of a saga.
+/// A claim that is to begin, and what it has to look for besides ready runs.
 #[derive(Default)]
 pub(super) struct PendingClaim {
     pub(super) freed: FreedKeys,
@@ -41,23 +39,20 @@ pub(super) struct PendingClaim {
     pub(super) may_return: bool,
     /// Whether a rate admits a further run.
     pub(super) has_opened: bool,
-    /// Whether there are free places of which other processes may not know.
+    /// Whether other processes may not know of freed capacity.
     pub(super) is_unreleased: bool,
 }
 
-/// The last turn of a saga.
 #[derive(Clone, Copy, Default)]
 struct LastClaim {
-    /// The number of the turn; 0 if there was none.
+    /// 0 if there was none.
     number: u64,
     /// Whether no run has begun in it.
     is_idle: bool,
-    /// Whether there may have been more to claim.
     is_full: bool,
 }
 
 impl PendingClaim {
-    /// Adds what a later look has found.
     fn add(&mut self, later: Self) {
         self.freed.keys.extend(later.freed.keys);
         self.freed.page_from = later.freed.page_from.or(self.freed.page_from.take());
@@ -67,25 +62,23 @@ impl PendingClaim {
     }
 }
 
-/// The last looks at one saga.
+/// The last scans at one saga.
 struct AdmissionState {
-    /// The topology of these looks.
     topology: i64,
     /// When a page of its keys was looked at.
     page_at: Instant,
     /// The pause before the next one, if that is longer than the interval.
     page_pause: Duration,
-    /// The key from which the next page begins.
     next_page: String,
     /// Whether the pages follow each other at once, up to the last one.
     is_hurried: bool,
     /// When a rate admits the next run.
     opens_at: Option<Instant>,
-    /// Whether a limit of the saga was reached, and no run has left a place since.
+    /// Whether a limit of the saga was reached, and no run has ended since.
     is_reached: bool,
-    /// The freed keys that a postponed look could not go through.
+    /// The freed keys that a postponed scan could not go through.
     left: Vec<String>,
-    /// No look before this time, since the limit was locked, or the claim was refused.
+    /// No check before this time, since the limit was locked, or the claim was refused.
     postponed_until: Option<Instant>,
 }
 
@@ -98,7 +91,7 @@ impl AdmissionState {
 /// Why a saga is looked at.
 pub(super) struct CheckReason {
     pub(super) freed: FreedKeys,
-    /// Whether a rate admits a further run since the last look.
+    /// Whether a rate admits a further run since the last scan.
     pub(super) has_opened: bool,
     /// Whether its rate admits none before a known time.
     pub(super) is_closed: bool,
@@ -127,7 +120,8 @@ impl Scheduler {
         *self = Self { claiming, progress, ..Self::new() };
     }
 
-    /// Drops the positions in queues that are others: runs may have returned to them. And the turns, since all keys are looked at anew.
+    /// Drops the positions of another topology, since runs may have returned to its queues, and the pending claims, since all keys
+    /// are checked again.
     pub(super) fn follow(&mut self, topology: i64) {
         if self.topology != topology {
             self.topology = topology;
@@ -136,7 +130,6 @@ impl Scheduler {
         }
     }
 
-    /// The positions in the queues of a saga.
     pub(super) fn progress(&mut self, of: &LimitedSaga) -> &mut QueueProgress {
         let topology = self.topology;
         self.progress.entry(of.saga.clone()).or_insert_with(|| {
@@ -149,7 +142,7 @@ impl Scheduler {
         })
     }
 
-    /// The positions in all these queues, for a look now.
+    /// The positions in all these queues, for a scan now.
     pub(super) fn cursors(&mut self, queues: &[LimitedQueue]) -> QueueCursors {
         for LimitedQueue { of, .. } in queues {
             if !self.is_claiming(&of.saga) {
@@ -159,13 +152,12 @@ impl Scheduler {
         self.known(queues)
     }
 
-    /// The positions in all these queues as they are.
     pub(super) fn known(&self, queues: &[LimitedQueue]) -> QueueCursors {
         let known = |queue: &LimitedQueue| self.progress.get(&queue.of.saga).map(QueueProgress::known);
         QueueCursors::joined(queues.iter().filter_map(|queue| Some((&queue.queues, known(queue)?))))
     }
 
-    /// Records a look for ready queues. A claim under way records its own.
+    /// Records a scan for ready queues. A claim under way records its own.
     pub(super) fn record_ready(&mut self, queues: &[LimitedQueue], ready: &ClaimQueues, scan: &QueueScan) {
         for LimitedQueue { of, queues: claim_queues } in queues {
             if !self.is_claiming(&of.saga) {
@@ -182,12 +174,11 @@ impl Scheduler {
         }
     }
 
-    /// Gives a turn to a saga.
     pub(super) fn add_pending(&mut self, saga: &str, pending: PendingClaim) {
         self.pending.entry(saga.to_owned()).or_default().add(pending);
     }
 
-    /// Gives a turn to each saga with a new ready run of one of these handlers, unless its limit is known to admit none.
+    /// Adds a claim of each saga with a new ready run of one of these handlers, unless its limit is known to admit none.
     pub(super) fn add_ready(&mut self, queues: &[LimitedQueue], handlers: &BTreeSet<String>) {
         let is_ready = |queue: &&LimitedQueue| queue.of.handlers.iter().any(|it| handlers.contains(it));
         for LimitedQueue { of, .. } in queues.iter().filter(is_ready) {
@@ -198,17 +189,15 @@ impl Scheduler {
         }
     }
 
-    /// Whether one of these sagas has a turn.
     pub(super) fn has_pending(&self, queues: &[LimitedQueue]) -> bool {
         queues.iter().any(|queue| self.pending.contains_key(&queue.of.saga))
     }
 
-    /// The turn of a saga with free places of which other processes may not know.
+    /// The pending claim of a saga if other processes may not know of its freed capacity.
     pub(super) fn unreleased(&self, saga: &str) -> Option<&PendingClaim> {
         self.pending.get(saga).filter(|pending| pending.is_unreleased)
     }
 
-    /// Records what other processes were offered of a saga: its free places, unless the limit was locked or the offer was refused.
     pub(super) fn end_release(&mut self, saga: &str, released: CapacityRelease) {
         match released {
             CapacityRelease::Released { page } => {
@@ -222,20 +211,18 @@ impl Scheduler {
         }
     }
 
-    /// Whether a claim is under way.
     pub(super) fn has_claims(&self) -> bool {
         !self.claiming.is_empty()
     }
 
-    /// Whether a claim of runs of this saga is under way.
     pub(super) fn is_claiming(&self, saga: &str) -> bool {
         self.claiming.contains(saga)
     }
 
-    /// The saga of the next turn: the one with the fewest runs in execution. Of several it is the one whose last turn was the earliest. A
-    /// saga of which no run began in its last turn is passed over for as many turns as there are other sagas: it may have to park many runs.
+    /// The saga to claim next: the one with the fewest runs in execution, and of several the one whose last claim was the earliest. A saga
+    /// whose last claim began no run is passed over for as many claims as there are other sagas: it may have to park many runs.
     ///
-    /// None if the turn has to wait for the end of a claim. Beside a claim under way it begins only if its saga has no more runs than that
+    /// None if it has to wait for the end of a claim. Beside a claim under way it begins only if its saga has no more runs than that
     /// of the claim, which would get the next slot otherwise, and no backlog: so backlogs have one connection at a time.
     pub(super) fn next_pending<'a>(
         &self,
@@ -243,7 +230,7 @@ impl Scheduler {
         running: &RunningCounts,
     ) -> Option<&'a LimitedQueue> {
         let runs = |queue: &LimitedQueue| -> usize {
-            queue.of.handlers.iter().map(|handler| running.of(handler)).sum()
+            queue.of.handlers.iter().map(|handler| running.get(handler)).sum()
         };
         let last = |queue: &LimitedQueue| self.last_claims.get(&queue.of.saga).copied().unwrap_or_default();
         let (claiming, others): (Vec<_>, Vec<_>) =
@@ -260,7 +247,7 @@ impl Scheduler {
         begins.then_some(next)
     }
 
-    /// Takes the next turn: a claim of its saga is under way until the turn ends.
+    /// Takes the next pending claim. It is under way until [`Self::end_claim`].
     pub(super) fn take_next<'a>(
         &mut self,
         queues: &'a [LimitedQueue],
@@ -272,7 +259,6 @@ impl Scheduler {
         Some((next, pending))
     }
 
-    /// Ends the turn of a saga with what its claim has found, if that was made.
     pub(super) fn end_claim(&mut self, saga: &str, claimed: Option<&Claimed>) {
         self.claiming.remove(saga);
         self.claim_count += 1;
@@ -281,7 +267,7 @@ impl Scheduler {
         self.last_claims.insert(saga.to_owned(), LastClaim { number: self.claim_count, is_idle, is_full });
     }
 
-    /// Begins a look at a saga of which runs have left these places.
+    /// Begins a check of a saga whose ended runs have freed this capacity.
     pub(super) fn begin(
         &mut self,
         queue: &LimitedQueue,
@@ -341,7 +327,6 @@ impl Scheduler {
         }
     }
 
-    /// Records what a claim has found.
     pub(super) fn end(&mut self, saga: &str, claimed: &Claimed) {
         if let Some(state) = self.of_sagas.get_mut(saga) {
             state.is_reached = claimed.is_reached;
@@ -349,7 +334,6 @@ impl Scheduler {
         }
     }
 
-    /// Whether the next look at a saga is postponed.
     pub(super) fn is_postponed(&self, saga: &str) -> bool {
         let until = self.of_sagas.get(saga).and_then(|state| state.postponed_until);
         until.is_some_and(|until| until > Instant::now())
@@ -365,12 +349,11 @@ impl Scheduler {
         self.of_sagas.get(saga).is_some_and(AdmissionState::is_closed)
     }
 
-    /// Forgets what was found about a saga.
     pub(super) fn forget_saga(&mut self, saga: &str) {
         self.of_sagas.remove(saga);
     }
 
-    /// Postpones the next look at a saga, with this turn and its next one: its limit was locked, or the claim was refused.
+    /// Postpones the next check of a saga, and this claim with its next one: its limit was locked, or the claim was refused.
     pub(super) fn postpone(&mut self, saga: &str, mut pending: PendingClaim) {
         if let Some(next) = self.pending.remove(saga) {
             pending.add(next);
@@ -382,7 +365,7 @@ impl Scheduler {
         }
     }
 
-    /// In how long one of these sagas has to be looked at: a rate admits its next run, its look was postponed, there is a further
+    /// In how long one of these sagas has to be checked: a rate admits its next run, its check was postponed, there is a further
     /// page of keys, or the last claim may have missed a run.
     pub(super) fn next_in(&self, queues: &[LimitedQueue]) -> Option<Duration> {
         let now = Instant::now();
@@ -409,7 +392,6 @@ mod tests {
         LimitedQueue { of, queues: ClaimQueues { topology, ..ClaimQueues::default() } }
     }
 
-    /// The place of a run with this key that has ended.
     fn capacity(key: &str) -> FreedCapacity {
         FreedCapacity { any: true, keys: vec![key.to_owned()] }
     }
@@ -418,7 +400,7 @@ mod tests {
         ReadPage { next: next.map(str::to_owned), took }
     }
 
-    /// The page of the next look, of which the next one begins with that key.
+    /// The page of the next scan, of which the next one begins with that key.
     fn page(limits: &mut Scheduler, topology: i64, next: Option<&str>) -> Option<String> {
         let freed = limits.begin(&queue(topology), FreedCapacity::default(), INTERVAL).freed;
         limits.advance_page("saga", &freed, read(next, Duration::ZERO));
@@ -469,7 +451,7 @@ mod tests {
         assert_eq!(limits.begin(&queue(1), FreedCapacity::default(), INTERVAL).freed, expected);
     }
 
-    /// The saga of the next turn, while all of these have more runs than there are slots.
+    /// The saga to claim next, while all of these have more runs than there are slots.
     fn next_pending(
         limits: &mut Scheduler,
         queues: &[LimitedQueue],
@@ -484,7 +466,6 @@ mod tests {
         of.saga.clone()
     }
 
-    /// A queue of each of these sagas.
     fn queues<const N: usize>(sagas: [&str; N]) -> [LimitedQueue; N] {
         sagas.map(|saga| {
             let handlers = vec![saga.to_owned(), format!("former {saga}")];
@@ -555,7 +536,6 @@ mod tests {
         assert!(!limits.has_pending(&queues), "its limit is locked");
     }
 
-    /// Begins a claim of the next saga, if it may begin now.
     fn begin_next(
         limits: &mut Scheduler,
         queues: &[LimitedQueue],
@@ -564,7 +544,6 @@ mod tests {
         limits.take_next(queues, running).map(|(queue, _)| queue.of.saga.clone())
     }
 
-    /// Gives a turn to each of these sagas.
     fn give_turns(limits: &mut Scheduler, sagas: &[&str]) {
         sagas.iter().for_each(|saga| limits.add_pending(saga, PendingClaim::default()));
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::queue::{Pending, Queue, SettleError};
+use super::queue::{OutcomeQueue, Pending, SettleError};
 use crate::engine::shared::Engine;
 use crate::error::is_transient;
 use crate::store::Unhandled;
@@ -23,7 +23,7 @@ const BATCH_MAX: usize = 200;
 type Answers = BTreeMap<(Uuid, i64), SettleResult>;
 
 /// Writes the outcomes in the queue, without waiting for more, until all senders are gone.
-pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained: CancellationToken) {
+pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: OutcomeQueue, drained: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
         let mut outcomes = queue.lock().await;
@@ -80,7 +80,7 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
         }
         Err(error) if settlements.len() == 1 => {
             for answer in answers {
-                let _ = answer.send(Err(match Unhandled::of(&error) {
+                let _ = answer.send(Err(match Unhandled::find_in(&error) {
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
                 }));

@@ -30,7 +30,6 @@ use crate::store::{ParentRef, RowState, SettleResult, Settlement, StepTransactio
 use crate::telemetry::{self, metrics};
 use crate::unhandled::UnhandledWarnings;
 
-/// The number of events that are coalesced at most.
 const COALESCED_EVENTS_MAX: usize = 100;
 
 /// The failure of a step whose code succeeded, and the context that the code left behind.
@@ -39,7 +38,6 @@ pub(super) struct StepFailed {
     pub(super) failure: Failure,
 }
 
-/// The result of a settlement: the run continues, or its step has failed after all.
 pub(super) type SettleOutcome = Result<Result<(), StepFailed>, Exit>;
 
 /// Persists the conclusion: in the transaction of the step, if it opened one. A step fails after all if what follows
@@ -237,11 +235,9 @@ pub(super) struct AfterCommit {
     context: Context,
     /// The definition under which its newest step completed.
     definition: Option<i32>,
-    /// The outcome to report.
     outcome: Option<Box<Decision>>,
     /// The topic of each message that was launched.
     topics: Vec<String>,
-    /// The signals to deliver.
     signals: Vec<SignalKey>,
     /// The message of the execution that begins.
     as_new: Option<Value>,

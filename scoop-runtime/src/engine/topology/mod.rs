@@ -47,7 +47,6 @@ pub(super) struct TopologyCache {
     /// When this worker started, once it is registered.
     started_at: Mutex<Option<OffsetDateTime>>,
     view: Mutex<Arc<View>>,
-    /// Set while an acknowledgement of the topology is due.
     pub(super) owes_acknowledgement: AtomicBool,
     /// The steps of other definitions, by their numbers. They never change, unless the tables are emptied.
     recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
@@ -56,7 +55,6 @@ pub(super) struct TopologyCache {
 /// The sagas of this program, under all their names.
 pub(super) struct Known {
     sagas: Arc<Sagas>,
-    /// The number of the definition of each saga, by its name.
     own: BTreeMap<String, i32>,
     /// The same, in the order of [`Sagas::pairs`].
     numbers: Vec<i32>,
@@ -70,11 +68,8 @@ type ReplyTypes = BTreeMap<String, BTreeSet<String>>;
 #[derive(Default)]
 struct View {
     queues: Arc<ClaimQueues>,
-    /// The queues of sagas with limits.
     limited: Arc<[LimitedQueue]>,
-    /// The names of the sagas of this program that have limits.
     limited_names: BTreeSet<String>,
-    /// The topics of sagas of any program whose queue has a limit.
     limited_topics: Arc<LimitedTopics>,
     /// The topics and names of the sagas of which another worker has the current definition.
     superseded: Vec<(String, String)>,
@@ -95,7 +90,7 @@ struct QueuesByLimit {
 
 impl QueuesByLimit {
     /// The queues under the limit of this saga, or under none.
-    fn of(&mut self, limit: Option<&str>) -> &mut ClaimQueues {
+    fn under(&mut self, limit: Option<&str>) -> &mut ClaimQueues {
         let Some(saga) = limit else { return &mut self.queues };
         let empty = || ClaimQueues { topology: self.queues.topology, ..ClaimQueues::default() };
         self.limited.entry(saga.to_owned()).or_insert_with(empty)
@@ -153,7 +148,6 @@ impl TopologyCache {
         *lock(&self.started_at) = Some(at);
     }
 
-    /// The queues that this worker may claim from.
     pub(super) fn queues(&self) -> Arc<ClaimQueues> {
         self.view().queues.clone()
     }
@@ -163,7 +157,6 @@ impl TopologyCache {
         self.view().limited.clone()
     }
 
-    /// Whether a saga of this program has a limit.
     pub(super) fn is_limited(&self, saga: &str) -> bool {
         self.view().limited_names.contains(saga)
     }
@@ -184,7 +177,6 @@ impl TopologyCache {
         view.superseded.iter().any(|(on, name)| on == topic && name == saga)
     }
 
-    /// Whether a saga of this program is paused, for messages on this topic.
     pub(super) fn is_paused(&self, topic: &str, saga: &str) -> bool {
         let view = self.view();
         view.paused.iter().any(|(on, name)| on == topic && name == saga)
@@ -271,7 +263,7 @@ impl TopologyCache {
             let begun_only = paused.iter().any(covers) && !is_injected(Bug::BeginDuringPause);
             if current == *number {
                 if is_claimed {
-                    queues.of(limit).push(topic, definition, *number, 0, begun_only);
+                    queues.under(limit).push(topic, definition, *number, 0, begun_only);
                 }
             } else {
                 view.superseded.push((topic.clone(), definition.saga.to_string()));
@@ -279,7 +271,7 @@ impl TopologyCache {
             if is_contested {
                 view.contested.push(definition.saga.to_string());
                 if is_claimed {
-                    queues.of(limit).push(topic, definition, *number, *number, begun_only);
+                    queues.under(limit).push(topic, definition, *number, *number, begun_only);
                 }
             }
         }

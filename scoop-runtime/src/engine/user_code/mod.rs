@@ -75,7 +75,7 @@ pub(super) async fn call_and_conclude(
     let undone = roll_back_failed(execution, opened, &error).await;
     let mut of_signal = None;
     let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
-        if let Some(unfit) = UnfitValue::of(error) {
+        if let Some(unfit) = UnfitValue::find_in(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
             of_signal = unfit.signal.clone().map(|signal| (signal, unfit.why.clone()));
@@ -365,7 +365,6 @@ enum Failed {
     Abandoned,
 }
 
-/// The end of a call of user code.
 struct UserCodeEnd {
     outcome: Result<Returned, Failed>,
     /// The transaction that it opened.
@@ -375,7 +374,6 @@ struct UserCodeEnd {
     has_begun: bool,
 }
 
-/// Calls the user code.
 async fn run_user_code(
     engine: &Engine,
     execution: &Execution,

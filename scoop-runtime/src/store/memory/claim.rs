@@ -28,7 +28,7 @@ impl ClaimStorage for MemoryStore {
         self.run("queues_ready", |state| {
             let state = &*state;
             let ready = Priority::ALL.into_iter().flat_map(|level| {
-                let known = queues_of(queues).zip(&queues.begun_only).zip(progress.of(queues, level));
+                let known = queues_of(queues).zip(&queues.begun_only).zip(progress.since(queues, level));
                 known.filter(move |((queue, begun_only), reached)| {
                     state.due((queue, **begun_only), level, *reached).next().is_some()
                 })
@@ -93,7 +93,7 @@ impl ClaimStorage for MemoryStore {
 }
 
 impl Suspect {
-    pub(super) fn of(row: &WorkingRow) -> Self {
+    pub(super) fn of_row(row: &WorkingRow) -> Self {
         Self {
             root: row.root(),
             id: row.id(),
@@ -110,10 +110,10 @@ impl State {
     pub(super) fn suspect(&self, queues: &ClaimQueues) -> Option<Suspect> {
         let own: BTreeSet<ClaimQueue> = queues_of(queues).collect();
         let mut rows = self.suspects.iter().filter_map(|(.., run)| self.row(*run));
-        rows.find(|row| own.contains(&row.queue())).map(Suspect::of)
+        rows.find(|row| own.contains(&row.queue())).map(Suspect::of_row)
     }
 
-    /// The runs to claim. Handlers take turns.
+    /// The runs to claim, from each handler in equal parts.
     pub(super) fn queue(
         &self,
         queues: &ClaimQueues,
@@ -125,7 +125,7 @@ impl State {
             true => at,
             false => level.queue_time(at),
         };
-        let reached = Priority::ALL.map(|level| (level, progress.of(queues, level)));
+        let reached = Priority::ALL.map(|level| (level, progress.since(queues, level)));
         let mut ordered = vec![];
         for (at, queue) in queues_of(queues).enumerate() {
             let running = running_counts.get(&*queue.0).copied().unwrap_or(0);
@@ -180,7 +180,7 @@ impl State {
         let mut left = vec![];
         for level in Priority::ALL {
             let all = queues_of(queues).zip(&queues.begun_only).zip(queues.each());
-            for (((owned, begun_only), queue), reached) in all.zip(progress.of(queues, level)) {
+            for (((owned, begun_only), queue), reached) in all.zip(progress.since(queues, level)) {
                 let first = self.due((&owned, *begun_only), level, reached).next();
                 left.extend(first.map(|(at, ..)| (queue, level, Some(*at))));
             }
@@ -274,7 +274,6 @@ impl State {
 }
 
 impl WorkingRow {
-    /// The row as a run of the core.
     fn run(&self, identifier: &str) -> Run {
         let source = format!("{}[{identifier}]", self.handler);
         let mut run = Run::new(self.lineage.clone(), self.message_id, source);

@@ -16,7 +16,6 @@ use crate::store::{
 };
 
 impl Worker {
-    /// The position of this saga in the lists.
     pub(super) fn position(&self, topic: &str, handler: &str) -> Option<usize> {
         self.topics.iter().zip(&self.handlers).position(|(on, own)| on == topic && own == handler)
     }

@@ -11,7 +11,7 @@ use super::definitions::queues_of;
 use super::row::WorkingRow;
 use super::state::State;
 use crate::store::{
-    ClaimKey, ClaimQueues, Due, DueStorage, GiveUpReasons, OverdueRun, ParentRef, QueueCursors, Suspect,
+    ClaimKey, ClaimQueues, DueStorage, GiveUpReasons, NextDue, OverdueRun, ParentRef, QueueCursors, Suspect,
     SuspectClaim,
 };
 use crate::util::when::Now;
@@ -23,9 +23,9 @@ impl DueStorage for MemoryStore {
         worker: Uuid,
         suspects: SuspectClaim,
         progress: &QueueCursors,
-    ) -> sqlx::Result<Due> {
+    ) -> sqlx::Result<NextDue> {
         self.run("due", |state| {
-            let reached = Priority::ALL.map(|level| (level, progress.of(queues, level)));
+            let reached = Priority::ALL.map(|level| (level, progress.since(queues, level)));
             let ready = queues_of(queues).enumerate().filter_map(|(at, queue)| {
                 let first = |(level, reached): &(_, Vec<_>)| {
                     state.ready_since((&queue, queues.begun_only[at]), *level, reached[at]).next()
@@ -37,7 +37,7 @@ impl DueStorage for MemoryStore {
             let pause = state.pauses.values().filter_map(|pause| pause.until).min();
             let of_runs = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue);
             let first = of_runs.chain(pause).min();
-            Ok(Due {
+            Ok(NextDue {
                 seconds: first.map(|at| (at - state.now()).as_seconds_f64()),
                 is_pause_over: pause.is_some_and(|until| until <= state.now()),
                 is_worker_dead: state.dead(worker).next().is_some(),
@@ -84,7 +84,7 @@ impl DueStorage for MemoryStore {
             let overdue = state.abandoned().filter(is_overdue).filter_map(|row| {
                 let mut definitions = state.definitions.iter().rev();
                 let definition = definitions.find(|definition| *definition.handler == *row.handler)?;
-                Some(OverdueRun { run: Suspect::of(row), steps: definition.recorded_steps() })
+                Some(OverdueRun { run: Suspect::of_row(row), steps: definition.recorded_steps() })
             });
             Ok(overdue.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
         })

@@ -105,7 +105,7 @@ impl EntityStorage for MemoryStore {
             }
             let count = events.len() as u64;
             let folded = fold(events);
-            if let Some(refolded) = Refolded::of(&stored, &folded, count) {
+            if let Some(refolded) = Refolded::new(&stored, &folded, count) {
                 return Ok(refolded);
             }
             if let Ok((version, folded)) = folded {
@@ -141,7 +141,6 @@ impl Hierarchy {
 }
 
 impl State {
-    /// Whether a message is an event of an entity.
     pub(super) fn is_entity_event(&self, message: Uuid) -> bool {
         self.entity_event_ids.contains(&message)
     }

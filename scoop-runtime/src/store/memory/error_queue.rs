@@ -61,7 +61,6 @@ impl FailedRun {
 }
 
 impl State {
-    /// Sends the message about a stuck run.
     pub(super) fn send_stuck(&mut self, run: RowKey) {
         let Some(row) = self.row(run) else { return };
         let failed = FailedRun {

@@ -56,7 +56,6 @@ pub(super) struct Message {
     pub(super) payload: Value,
 }
 
-/// A row of `intervention`.
 #[derive(Clone, Debug)]
 pub(super) struct InterventionRow {
     pub(super) id: Uuid,
@@ -189,7 +188,6 @@ impl EventLog {
         self.events.push(event);
     }
 
-    /// Records an intervention.
     pub(super) fn intervene(&mut self, done: InterventionRow) {
         let of_run = self.interventions_of.entry(done.run).or_default();
         let ordinal = of_run.partition_point(|at| self.interventions[*at].order() < done.order());
@@ -202,7 +200,6 @@ impl EventLog {
         self.interventions_of.get(&run).into_iter().flatten().map(|at| &self.interventions[*at])
     }
 
-    /// The ids of the runs with interventions.
     pub(super) fn runs_with_interventions(&self) -> Vec<Uuid> {
         self.interventions_of.keys().copied().collect()
     }
@@ -258,7 +255,6 @@ impl EventLog {
         all[start..].iter().map(|at| &self.events[*at])
     }
 
-    /// The newest SUSPENDED of a run.
     pub(super) fn suspended(&self, run: Uuid) -> Option<&Event> {
         self.of_run(run).rev().find(|event| event.kind == EventKind::Suspended)
     }

@@ -63,7 +63,6 @@ mod simulated {
         fn heard(&self) -> BoxFuture<'static, u32>;
     }
 
-    /// A link, if there is one.
     #[derive(Clone, Default)]
     pub(in super::super) struct Faults(Option<Arc<dyn FaultLink>>);
 

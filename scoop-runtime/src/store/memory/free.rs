@@ -95,7 +95,6 @@ impl State {
         Freed { runs: runs.len(), stuck, retired: vec![] }
     }
 
-    /// The definition under which a worker continues a run.
     fn definition_of(&self, worker: Uuid, run: RowKey) -> Option<i32> {
         let (worker, row) = (self.workers.get(&worker)?, self.row(run)?);
         let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;

@@ -100,7 +100,6 @@ impl MemoryStore {
         events.collect()
     }
 
-    /// All unfinished runs.
     pub(crate) fn working_set(&self) -> Vec<WorkingRun> {
         let state = self.lock();
         state

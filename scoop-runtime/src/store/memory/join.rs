@@ -158,7 +158,6 @@ impl JoinMembers {
         self.joined.retain(|run, _| !is_own(*run));
     }
 
-    /// The oldest waiting messages of a key.
     fn oldest(&self, spec: &JoinSpec, key: &str) -> Vec<SetMember> {
         let oldest = spec.topics.iter().filter_map(|topic| self.first(&spec.saga, key, topic));
         oldest.map(MemberRow::member).collect()

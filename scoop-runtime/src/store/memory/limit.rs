@@ -79,7 +79,6 @@ impl LimitStorage for MemoryStore {
 }
 
 impl State {
-    /// Claims as many runs as the limits of the saga admit.
     fn claim_of_all(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
         let free = self.usage(limit).capacity_of_saga(limit);
         let most = request.slots.min(free);
@@ -335,7 +334,6 @@ impl State {
         Box::new(rows.filter(is_of).filter(|row| row.serial_key().is_some()))
     }
 
-    /// How many runs count by key.
     fn counted_by_key(&self, limit: &RecordedLimit) -> BTreeMap<String, i64> {
         let mut counts = BTreeMap::new();
         for key in self.counted(limit).filter_map(|row| row.limit_key.clone()) {
@@ -344,7 +342,6 @@ impl State {
         counts
     }
 
-    /// The limit of a handler.
     pub(super) fn limit_of(&self, handler: &str) -> Option<&RecordedLimit> {
         self.limits.iter().find(|it| it.of.handlers.iter().any(|name| name == handler))
     }
@@ -410,7 +407,6 @@ impl State {
         }
     }
 
-    /// Claims a run for this worker if it is ready and due.
     fn take_ready(&mut self, run: RowKey, request: &LimitedRequest<'_>) -> Option<ClaimedRun> {
         self.row(run).filter(|row| self.is_due(row))?;
         self.take(run, request.claimer.worker, &request.claimer.identifier.into())

@@ -65,12 +65,10 @@ struct Database {
 }
 
 impl MemoryStore {
-    /// Whether the other one is of the same database.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.database, &other.database)
     }
 
-    /// An empty database, whose clock starts at this time.
     pub(crate) fn new(starts_at: ::time::OffsetDateTime) -> Self {
         let (state, clock) = (State::default(), Clock::new(starts_at));
         let completions = state.completions.clone();
@@ -114,7 +112,6 @@ impl MemoryStore {
         &self.database.completions
     }
 
-    /// The time of its clock.
     pub(crate) fn time(&self) -> ::time::OffsetDateTime {
         self.database.clock.now()
     }

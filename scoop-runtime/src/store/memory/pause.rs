@@ -23,7 +23,7 @@ impl PauseStorage for MemoryStore {
             let since = state.pauses.get(&target).map_or(now, |pause| pause.since);
             let until = limit.map(|limit| now + limit.min(PAUSE_MAX));
             let row = PauseRow { reason, source, since, until, new_runs_only };
-            let pause = row.of(&target);
+            let pause = row.pause(&target);
             state.pauses.insert(target, row);
             state.on_pauses_changed();
             Ok(pause)
@@ -41,7 +41,7 @@ impl PauseStorage for MemoryStore {
             let Some(row) = state.pauses.remove(target) else {
                 return Ok(None);
             };
-            let pause = row.of(target);
+            let pause = row.pause(target);
             state.record_end(pause.clone(), Some(source), reason);
             state.on_pauses_changed();
             Ok(Some(pause))
@@ -57,7 +57,7 @@ impl PauseStorage for MemoryStore {
                 .pauses
                 .iter()
                 .filter(|(_, row)| is_over(row))
-                .map(|(target, row)| row.of(target))
+                .map(|(target, row)| row.pause(target))
                 .collect();
             if !ended.is_empty() {
                 state.pauses.retain(|_, row| !is_over(row));
@@ -71,7 +71,7 @@ impl PauseStorage for MemoryStore {
 
     async fn pauses(&self) -> sqlx::Result<Vec<Pause>> {
         self.run("pauses", |state| {
-            let mut pauses: Vec<_> = state.pauses.iter().map(|(target, row)| row.of(target)).collect();
+            let mut pauses: Vec<_> = state.pauses.iter().map(|(target, row)| row.pause(target)).collect();
             pauses.sort_by_key(|pause| pause.since);
             Ok(pauses)
         })
@@ -135,7 +135,7 @@ impl PauseStorage for MemoryStore {
 }
 
 impl PauseRow {
-    fn of(&self, target: &PauseTarget) -> Pause {
+    fn pause(&self, target: &PauseTarget) -> Pause {
         Pause {
             target: target.clone(),
             reason: self.reason.clone(),
@@ -208,7 +208,7 @@ impl State {
         };
         let counts = |row: &PauseRow| is_new || !row.new_runs_only;
         let covering = self.pauses.iter().filter(|(target, row)| counts(row) && covers(target));
-        let mut pauses: Vec<_> = covering.map(|(target, row)| row.of(target)).collect();
+        let mut pauses: Vec<_> = covering.map(|(target, row)| row.pause(target)).collect();
         pauses.sort_by_key(|pause| pause.since);
         pauses
     }

@@ -32,12 +32,10 @@ impl ReadyQueue {
         self.0.is_empty()
     }
 
-    /// The runs with this priority.
     pub(super) fn level(&self, priority: Priority) -> impl Iterator<Item = &ReadyRun> {
         self.0.get(&priority).into_iter().flatten()
     }
 
-    /// All runs, with their priorities.
     pub(super) fn all(&self) -> impl Iterator<Item = (Priority, &ReadyRun)> {
         self.0.iter().flat_map(|(priority, level)| level.iter().map(|run| (*priority, run)))
     }

@@ -140,7 +140,6 @@ impl State {
         Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent })
     }
 
-    /// Gives a stuck run another chance.
     fn give_a_chance(&mut self, target: &RequestTarget, requester: Requester<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         if requester.asked.is_dry_run {
@@ -162,7 +161,6 @@ impl State {
         Some(RepairResult { handlers: vec![handler], parent: None })
     }
 
-    /// Records an intervention.
     fn intervene(&mut self, subject: InterventionSubject<'_>, requester: Requester<'_>, at: OffsetDateTime) {
         let InterventionSubject { target, handler, kind, decision } = subject;
         self.requests.insert(requester.asked.id);
@@ -249,7 +247,6 @@ impl State {
 }
 
 impl State {
-    /// The phase of an unfinished run.
     pub(super) fn phase_of(&self, row: &WorkingRow) -> RunPhase {
         let is_ahead = row.due_at() > self.now();
         match row.state {

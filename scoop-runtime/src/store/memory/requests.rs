@@ -17,7 +17,7 @@ use crate::store::{
 use crate::util::format::system_time;
 use crate::util::ids;
 use crate::util::name::RUNS_NAMED;
-use crate::{CancellationRequest, Named, RelaunchAnswer, RunId};
+use crate::{CancellationRequest, IdObject, RelaunchAnswer, RunId};
 
 impl RequestStorage for MemoryStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
@@ -39,7 +39,7 @@ impl RequestStorage for MemoryStore {
         .await
     }
 
-    async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    async fn named(&self, id: Uuid) -> sqlx::Result<Option<IdObject>> {
         self.run("named", |state| {
             let named = state.hierarchy_of(id).and_then(|hierarchy| hierarchy.named(id));
             Ok(named.or_else(|| state.hierarchy(id)?.named(id)))
@@ -206,7 +206,6 @@ impl State {
         Some((answer, self.launch([launched].into_iter(), None).handlers))
     }
 
-    /// The rows of a part of a hierarchy that meet a condition.
     fn below(&self, part: &Lineage, is_so: impl Fn(&WorkingRow) -> bool) -> Vec<Uuid> {
         let rows = self.hierarchy(part.root_id()).into_iter().flat_map(|hierarchy| &hierarchy.rows);
         let below = rows.filter(|(_, row)| row.lineage.ids().starts_with(part.ids()) && is_so(row));
@@ -265,13 +264,12 @@ impl State {
 }
 
 impl Hierarchy {
-    /// The thing that this id names here, if any.
-    fn named(&self, id: Uuid) -> Option<Named> {
+    fn named(&self, id: Uuid) -> Option<IdObject> {
         let record = &self.record;
         let launched = record.of_message(id, EventKind::Emitted).next();
         if let Some(message) = launched {
             let hierarchy = message.lineage.root_id().into();
-            return Some(Named::Message { hierarchy, runs: self.handling(id) });
+            return Some(IdObject::Message { hierarchy, runs: self.handling(id) });
         }
         let begun = record.of_run(id).find(|event| match event.kind {
             EventKind::Seen => true,
@@ -279,18 +277,17 @@ impl Hierarchy {
             _ => false,
         });
         let of_run = |lineage: &Lineage, handler: &str| {
-            Some(Named::Run { hierarchy: lineage.root_id().into(), handler: handler.to_owned() })
+            Some(IdObject::Run { hierarchy: lineage.root_id().into(), handler: handler.to_owned() })
         };
         match begun {
             Some(event) if event.kind == EventKind::Seen => {
                 of_run(&event.lineage, event.handler.as_deref().unwrap_or_default())
             }
-            Some(event) => Some(Named::Hierarchy { runs: self.handling(event.message) }),
+            Some(event) => Some(IdObject::Hierarchy { runs: self.handling(event.message) }),
             None => self.rows.get(&id).and_then(|row| of_run(&row.lineage, &row.handler)),
         }
     }
 
-    /// Some of the runs that handle a message, by saga.
     fn handling(&self, message: Uuid) -> Vec<(RunId, String)> {
         let seen = self.record.of_message(message, EventKind::Seen);
         let seen = seen.map(|seen| (seen.handler.clone().unwrap_or_default(), seen.lineage.id()));

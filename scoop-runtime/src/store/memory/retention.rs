@@ -24,7 +24,6 @@ use crate::util::format::system_time;
 /// The topics of messages about failed runs begin with this.
 const FAILED_TOPICS: &str = "scoop.failed";
 
-/// The number of hierarchies on a page.
 const PAGE_MAX: usize = 1_000;
 
 /// A worker that stopped without a word keeps others waiting for so long.
@@ -218,7 +217,6 @@ impl State {
         self.retention.put_off.iter().filter(|(_, row)| row.failures > 0)
     }
 
-    /// The topic of the message that started a hierarchy.
     fn root_topic(&self, root: Uuid) -> Option<&str> {
         let Hierarchy { record, .. } = self.hierarchy(root)?;
         let emitted = record.of_run(root).find(|event| event.kind == EventKind::Emitted)?;

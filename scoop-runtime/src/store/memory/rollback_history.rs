@@ -132,10 +132,8 @@ impl HistoryStorage for MemoryStore {
     }
 }
 
-/// A message that was launched, or that has a rollback request.
 struct Launched<'a> {
     event: &'a Event,
-    /// Whether a failure of its handlers has been handled.
     handled: bool,
 }
 

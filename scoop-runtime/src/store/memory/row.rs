@@ -93,7 +93,6 @@ pub enum RunOutcome {
 #[derive(Clone, Debug)]
 pub(super) struct EndedRow {
     pub(super) outcome: RunOutcome,
-    /// What it was in the end.
     pub(super) last: WorkingRow,
 }
 
@@ -113,7 +112,6 @@ pub(super) enum IndexKey {
 /// What a ready run waits for that is not due.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Need {
-    /// A signal.
     Signal(SignalKey),
     /// A strategy.
     Children,
@@ -202,12 +200,10 @@ impl WorkingRow {
         self.limit_key.as_ref().filter(|_| is_claimed)
     }
 
-    /// Its priority in its queue.
     pub(super) fn priority(&self) -> Priority {
         Priority::of(&self.context)
     }
 
-    /// The queue that it is in while it is ready.
     pub(super) fn queue(&self) -> ClaimQueue {
         (self.handler.clone(), self.topic.clone(), self.reserved_for)
     }

@@ -34,13 +34,11 @@ struct SettleStep<'a> {
     identifier: &'a Arc<str>,
     before: WorkingRow,
     last_event: OffsetDateTime,
-    /// The context of the run from now on.
     knows: Context,
     /// It belongs to a rollback.
     undoing: bool,
     /// The handlers that have a new run.
     started: BTreeSet<String>,
-    /// Whether it has children to wait for.
     waits: bool,
 }
 
@@ -273,7 +271,6 @@ impl State {
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
-    /// Updates the row of the run, or removes it.
     fn update_row(&mut self, step: &SettleStep<'_>) -> SettleResult {
         let (now, settlement, before) = (self.now(), step.settlement, &step.before);
         let run = (before.root(), before.id());

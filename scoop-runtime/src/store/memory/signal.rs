@@ -21,7 +21,6 @@ use crate::store::{
 /// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
 pub(super) type WaitingSignal = (OffsetDateTime, OffsetDateTime, Uuid);
 
-/// A row of `signal`.
 #[derive(Clone, Debug)]
 pub(super) struct SignalRow {
     to: SignalKey,

@@ -70,7 +70,6 @@ pub(super) struct OpenSession {
     pub(super) hears: mpsc::UnboundedSender<Uuid>,
 }
 
-/// The rows of one hierarchy.
 #[derive(Default)]
 pub(super) struct Hierarchy {
     pub(super) rows: BTreeMap<Uuid, WorkingRow>,
@@ -78,11 +77,9 @@ pub(super) struct Hierarchy {
     pub(super) record: EventLog,
     pub(super) begun_steps: Vec<BegunStepRow>,
     children: BTreeMap<Uuid, Children>,
-    /// The number of its failed runs.
     failed: usize,
 }
 
-/// A row of `begun_step`.
 pub(super) struct BegunStepRow {
     pub(super) run: Uuid,
     pub(super) instance: i32,
@@ -103,11 +100,9 @@ impl Hierarchy {
 #[derive(Default)]
 struct Children {
     all: BTreeSet<Uuid>,
-    /// The number of those that have not ended.
     open: usize,
 }
 
-/// A row of `relaunch`.
 pub(super) struct RelaunchRow {
     pub(super) root: Uuid,
     /// The hierarchy of which it has the message.
@@ -141,10 +136,8 @@ pub(super) struct State {
     /// The places in queues with a limit that programs hold.
     pub(super) leases: Leases,
     pub(super) ready: BTreeMap<ClaimQueue, ReadyQueue>,
-    /// The ready runs that are suspects.
     pub(super) suspects: BTreeSet<ReadyRun>,
     pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
-    /// The ready runs that await a signal.
     pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
     /// The ready runs about which a strategy decides again.
     undecided: BTreeSet<RowKey>,
@@ -152,7 +145,6 @@ pub(super) struct State {
     pub(super) parked: Parked,
     pub(super) signals: BTreeMap<Uuid, SignalRow>,
     pub(super) entities: BTreeMap<EntityId, EntityRow>,
-    /// The messages that are their events.
     pub(super) entity_event_ids: BTreeSet<Uuid>,
     /// The signals that are not delivered, in their order.
     pub(super) undelivered: BTreeMap<SignalKey, BTreeSet<WaitingSignal>>,
@@ -161,11 +153,9 @@ pub(super) struct State {
     pub(super) relaunches: Vec<RelaunchRow>,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
-    /// The ids of the requests that were carried out.
     pub(super) requests: BTreeSet<Uuid>,
     pub(super) overdue: BTreeSet<(OffsetDateTime, RowKey)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
-    /// The failed runs.
     pub(super) failed: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
@@ -249,7 +239,6 @@ impl State {
         self.row((root, id))
     }
 
-    /// Records the end of a run in the working set.
     pub(super) fn add_end(&mut self, (root, id): RowKey, outcome: RunOutcome) {
         if let Some(hierarchy) = self.hierarchies.get_mut(&root)
             && let Some(last) = hierarchy.rows.get(&id)
@@ -276,7 +265,6 @@ impl State {
         self.remove(run)
     }
 
-    /// Takes a run out of the working set.
     pub(super) fn remove(&mut self, (root, id): RowKey) -> Option<WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.remove(&id)?;
@@ -404,7 +392,6 @@ impl State {
         }
     }
 
-    /// The runs that a worker owns.
     pub(super) fn owned_by(&self, worker: Uuid) -> Vec<RowKey> {
         self.owned.get(&worker).into_iter().flatten().copied().collect()
     }
@@ -414,12 +401,10 @@ impl State {
         self.owned.values().flatten().copied()
     }
 
-    /// The runs that wait for others.
     pub(super) fn waiting(&self) -> impl Iterator<Item = RowKey> {
         self.waiting.iter().chain(&self.undecided).copied()
     }
 
-    /// The rows of the children of a run.
     pub(super) fn children(&self, (root, parent): RowKey) -> impl Iterator<Item = &WorkingRow> {
         let hierarchy = self.hierarchies.get(&root);
         let children = hierarchy.and_then(|hierarchy| hierarchy.children.get(&parent));
@@ -451,7 +436,6 @@ impl State {
         listed.map(|listed| (listed.handler.clone(), listed.topic.clone())).collect()
     }
 
-    /// The number of another process.
     #[cfg(feature = "simulation")]
     pub(super) fn new_process(&mut self) -> u64 {
         self.processes += 1;
@@ -476,7 +460,6 @@ impl State {
         }
     }
 
-    /// Notifies all processes that there may be work.
     pub(super) fn notify(&self, worker: Uuid) {
         for session in self.sessions.values() {
             // One that does not listen any more is about to be closed.
@@ -514,7 +497,6 @@ impl State {
     }
 }
 
-/// Takes an entry out of an index.
 fn take_out<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, entry: &V) {
     if let Some(entries) = index.get_mut(key) {
         entries.remove(entry);
@@ -539,7 +521,6 @@ pub(super) fn after(time: OffsetDateTime) -> OffsetDateTime {
     time + Duration::MICROSECOND
 }
 
-/// The lineage of a run of this parent, or of a root.
 pub(super) fn child_of(parent: &Lineage) -> Lineage {
     parent.child(crate::util::ids::now_v7())
 }
@@ -558,7 +539,6 @@ impl RecordedRow {
     }
 }
 
-/// A row of `worker`.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     /// The number of the session that marks it as alive.
@@ -572,7 +552,6 @@ pub(super) struct Worker {
     pub(super) program: Program,
 }
 
-/// A row of `pause`.
 #[derive(Clone, Debug)]
 pub(super) struct PauseRow {
     pub(super) new_runs_only: bool,
@@ -582,7 +561,6 @@ pub(super) struct PauseRow {
     pub(super) until: Option<OffsetDateTime>,
 }
 
-/// A row of `schedule`.
 #[derive(Clone, Debug)]
 pub(super) struct ScheduleRow {
     pub(super) every_ms: Option<i64>,

@@ -135,13 +135,11 @@ impl EventLog {
     }
 }
 
-/// The failure that an event has to have.
 pub(super) fn failure_of(event: Option<&Event>) -> Failure {
     event.and_then(|event| event.exception.clone()).unwrap_or_else(no_failure)
 }
 
 impl Hierarchy {
-    /// The outcome of the handler that has begun with this event.
     fn outcome_of(&self, seen: &Event) -> HandlerOutcome {
         let run = seen.lineage.id();
         if let Some(row) = self.rows.get(&run) {
@@ -267,7 +265,6 @@ impl Hierarchy {
     }
 }
 
-/// A run that has begun, with its events as far as they are read.
 struct BegunRun<'a> {
     seen: &'a Event,
     /// The event before its newest execution, if that is not the first one.
@@ -356,17 +353,14 @@ fn run_event(event: &Event, definitions: &[RecordedRow]) -> RunEvent {
 }
 
 impl TreeBounds {
-    /// Whether it has this run of the message.
     fn has(&self, run: Uuid) -> bool {
         self.run.is_none_or(|only| only == run)
     }
 
-    /// The number of events that are read at each end of a run.
     pub(super) fn events_of(&self, run: Uuid) -> Option<usize> {
         self.events.map(|count| if self.has(run) { count } else { count.min(1) })
     }
 
-    /// Whether a run of this lineage is in it.
     fn includes(&self, lineage: &Lineage) -> bool {
         self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
     }
@@ -387,7 +381,6 @@ impl RunRow {
         }
     }
 
-    /// Adds the pauses to a ready run.
     fn add_pauses(&mut self, pauses_of: impl Fn(RowKey) -> Vec<Pause>) {
         if let Self::Run(run) = self
             && matches!(

@@ -196,7 +196,6 @@ impl SubscriptionStorage for MemoryStore {
 }
 
 impl MemoryStore {
-    /// All subscriptions, from the beginning on.
     #[cfg(feature = "simulation")]
     pub(crate) fn subscriptions(&self) -> Vec<crate::simulation::Subscription> {
         let subscription = |listed: &Registration| crate::simulation::Subscription {
@@ -211,7 +210,6 @@ impl MemoryStore {
 }
 
 impl Registration {
-    /// Whether this is the current subscription of the handler.
     pub(super) fn is(&self, topic: &str, handler: &str) -> bool {
         *self.topic == *topic && *self.handler == *handler && self.until.is_none()
     }
@@ -286,7 +284,6 @@ impl State {
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
-    /// The pending runs of a handler.
     fn pending_runs(&self, topic: &str, handler: &str) -> Vec<RowKey> {
         let (handler, topic): Pair = (handler.into(), topic.into());
         let from = (handler.clone(), topic.clone(), i32::MIN);
@@ -302,7 +299,6 @@ impl State {
         self.ready.keys().filter(|queue| self.is_abandoned(queue))
     }
 
-    /// Whether no living worker has the saga of this queue.
     pub(super) fn is_abandoned(&self, (handler, topic, _): &ClaimQueue) -> bool {
         !self.workers.values().any(|worker| worker.position(topic, handler).is_some())
     }

@@ -331,7 +331,6 @@ impl State {
     }
 }
 
-/// Whether an injected bug forgets to wake the run.
 fn bug_never_wakes((_, id): RowKey) -> bool {
     is_injected(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }

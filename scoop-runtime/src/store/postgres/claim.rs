@@ -25,7 +25,6 @@ use crate::util::ids;
 /// How many runs of each handler a worker executes.
 type Counts = BTreeMap<String, usize>;
 
-/// The arguments of a claim.
 pub(super) struct Claim<'a, S> {
     claimer: Claimer<'a>,
     queues: &'a ClaimQueues,
@@ -50,9 +49,9 @@ impl ClaimStorage for PostgresStore {
             .bind(&queues.topics)
             .bind(&queues.handlers)
             .bind(&queues.reserved_for)
-            .bind(progress.of(queues, Priority::Normal))
-            .bind(progress.of(queues, Priority::High))
-            .bind(progress.of(queues, Priority::Low))
+            .bind(progress.since(queues, Priority::Normal))
+            .bind(progress.since(queues, Priority::High))
+            .bind(progress.since(queues, Priority::Low))
             .bind(open)
             .bind(since)
             .bind(&queues.begun_only);
@@ -130,7 +129,6 @@ impl PostgresStore {
         Ok(all)
     }
 
-    /// The statement of a claim.
     pub(super) fn claim_query<'q, S: Serialize + Send + Sync>(
         &'q self,
         claim: &'q Claim<'_, S>,
@@ -148,12 +146,12 @@ impl PostgresStore {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(running_counts))
             .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(progress.of(queues, Priority::Normal))
+            .bind(progress.since(queues, Priority::Normal))
             .bind(&queues.reserved_for)
             .bind(queues.topology)
             .bind(only)
-            .bind(progress.of(queues, Priority::High))
-            .bind(progress.of(queues, Priority::Low))
+            .bind(progress.since(queues, Priority::High))
+            .bind(progress.since(queues, Priority::Low))
             .bind(open)
             .bind(since)
             .bind(&queues.begun_only)
@@ -218,7 +216,7 @@ impl PostgresStore {
     }
 }
 
-/// Whether the row of a look has a run, too.
+/// Whether the row of a scan has a run, too.
 pub(super) fn has_run(row: &PgRow) -> bool {
     row.try_get::<Option<Uuid>, _>("id").is_ok_and(|id| id.is_some())
 }

@@ -24,7 +24,6 @@ pub fn failure_if_readable(row: &PgRow, column: &str) -> Option<Failure> {
     readable(failure).0
 }
 
-/// The state of this label.
 pub(super) fn row_state(name: &str) -> sqlx::Result<RowState> {
     RowState::from_name(name)
         .ok_or_else(|| sqlx::Error::Decode(format!("`{name}` is no state of a run").into()))

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::decode::{time, time_if_any};
 use super::query_ext::FetchExt;
 use crate::store::{
-    ClaimKey, ClaimQueues, Due, DueStorage, GiveUpReasons, OverdueRun, ParentRef, PostgresStore,
+    ClaimKey, ClaimQueues, DueStorage, GiveUpReasons, NextDue, OverdueRun, ParentRef, PostgresStore,
     QueueCursors, Suspect, SuspectClaim, readable,
 };
 use crate::util::when::Now;
@@ -25,15 +25,16 @@ impl DueStorage for PostgresStore {
         worker: Uuid,
         suspects: SuspectClaim,
         progress: &QueueCursors,
-    ) -> sqlx::Result<Due> {
+    ) -> sqlx::Result<NextDue> {
         let due = sqlx::query(self.sql.run_next_due.clone()).bind(&queues.topics).bind(&queues.handlers);
         let due = due.bind(worker).bind(&queues.reserved_for).bind(suspects == SuspectClaim::Allowed);
-        let due = due.bind(progress.of(queues, Priority::Normal)).bind(progress.of(queues, Priority::High));
+        let due =
+            due.bind(progress.since(queues, Priority::Normal)).bind(progress.since(queues, Priority::High));
         let (open, since) = progress.open();
         let due =
-            due.bind(progress.of(queues, Priority::Low)).bind(open).bind(since).bind(&queues.begun_only);
+            due.bind(progress.since(queues, Priority::Low)).bind(open).bind(since).bind(&queues.begun_only);
         let row = due.one(&self.sessions).await?;
-        Ok(Due {
+        Ok(NextDue {
             seconds: row.try_get("seconds")?,
             is_pause_over: row.try_get("is_pause_over")?,
             is_worker_dead: row.try_get("is_worker_dead")?,

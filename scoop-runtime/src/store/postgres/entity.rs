@@ -102,7 +102,7 @@ impl EntityStorage for PostgresStore {
         let events: Vec<_> = events.iter().map(decode_event).collect::<sqlx::Result<_>>()?;
         let count = events.len() as u64;
         let folded = fold(events);
-        if let Some(refolded) = Refolded::of(&stored, &folded, count) {
+        if let Some(refolded) = Refolded::new(&stored, &folded, count) {
             tx.rollback().await?;
             return Ok(refolded);
         }

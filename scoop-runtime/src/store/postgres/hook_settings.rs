@@ -35,7 +35,6 @@ const RESTORE: &str = "
 /// The interval of looks into connections that were in use before.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The settings found so far.
 #[derive(Default)]
 pub(super) struct HookSettings(Mutex<Found>);
 

@@ -15,7 +15,6 @@ use crate::util::sync::{Mutex, lock};
 /// connections.
 pub(crate) const USES_MAX: u32 = 1_000;
 
-/// The time for which an item is kept.
 const IDLE_MAX: Duration = Duration::from_millis(5);
 
 /// A cache of items for the next user. Clones share it.
@@ -31,12 +30,10 @@ struct Entries<T> {
 }
 
 impl<T: Send + 'static> IdleCache<T> {
-    /// The number of items.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).items.len()
     }
 
-    /// Takes the most recently used item.
     pub(crate) fn take(&self) -> Option<T> {
         lock(&self.0).items.pop_back().map(|(_, thing)| thing)
     }

@@ -45,13 +45,12 @@ const LOCKED_PAUSE: f64 = 0.2;
 pub(super) struct KeyLocks([Mutex<()>; 32]);
 
 impl KeyLocks {
-    fn of(&self, saga: &str, key: &str) -> &Mutex<()> {
+    fn lock_of(&self, saga: &str, key: &str) -> &Mutex<()> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((saga, key));
         &self.0[usize::try_from(hash % self.0.len() as u64).unwrap_or_default()]
     }
 }
 
-/// A transaction that has the lock of a key.
 struct KeyTransaction<'a> {
     tx: Transaction<'static, Postgres>,
     _guard: MutexGuard<'a, ()>,
@@ -153,7 +152,7 @@ impl WaitingMember {
 impl PostgresStore {
     /// Begins a transaction that has the lock of a key. None if another session has it.
     async fn lock_join(&self, spec: &JoinSpec, key: &str) -> sqlx::Result<Option<KeyTransaction<'_>>> {
-        let guard = self.join_locks.of(&spec.saga, key).lock().await;
+        let guard = self.join_locks.lock_of(&spec.saga, key).lock().await;
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let lock = sqlx::query_scalar(self.sql.join_lock.clone()).bind(&spec.saga).bind(key);
         if lock.one_on(&mut tx).await? {

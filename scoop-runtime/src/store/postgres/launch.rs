@@ -17,7 +17,6 @@ impl NewMessage {
         Some(Json(&self.context)).filter(|context| !context.is_empty())
     }
 
-    /// Its statement, if it is the only one.
     fn insert_query(&self, statement: SqlStr) -> Query<'_, Postgres, PgArguments> {
         sqlx::query(statement)
             .bind(self.id)
@@ -54,7 +53,6 @@ impl NewMessage {
     }
 }
 
-/// The statement of many of them.
 fn insert_many_query(statement: SqlStr, messages: &[NewMessage]) -> Query<'_, Postgres, PgArguments> {
     let each = || messages.iter();
     sqlx::query(statement)

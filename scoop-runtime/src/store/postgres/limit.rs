@@ -57,17 +57,17 @@ const CANDIDATES_MAX: usize = 500;
 const CANDIDATE_BYTES_MAX: i64 = 1 << 20;
 const CANDIDATE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The time after which a claim looks at no further page of runs: the claims of other sagas wait for its end. Throughput is the same
+/// The time after which a claim reads no further page of runs: the claims of other sagas wait for its end. Throughput is the same
 /// as with claims of any length, as measured.
 const CLAIM_TIME_MAX: Duration = Duration::from_millis(15);
 
 /// The number of runs of a handler that were left parked that one statement returns.
 const ORPHANED_MAX: i64 = 1_000;
 
-/// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` looks again later. The rows of runs are not waited for.
+/// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` claims again later. The rows of runs are not waited for.
 const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'";
 
-/// The number of keys whose rate admits a parked run that one claim looks at.
+/// The number of keys whose rate admits a parked run that one claim reads.
 const DUE_KEYS_MAX: i64 = 100;
 
 /// The number of idle keys that one claim deletes: more than it adds.
@@ -612,9 +612,9 @@ impl PostgresStore {
             .bind(i64::try_from(count).unwrap_or(i64::MAX))
             .bind(only)
             .bind(CANDIDATE_BYTES_MAX)
-            .bind(request.cursors.of(queues, Priority::Normal))
-            .bind(request.cursors.of(queues, Priority::High))
-            .bind(request.cursors.of(queues, Priority::Low))
+            .bind(request.cursors.since(queues, Priority::Normal))
+            .bind(request.cursors.since(queues, Priority::High))
+            .bind(request.cursors.since(queues, Priority::Low))
             .bind(open)
             .bind(since)
             .bind(&queues.begun_only)
@@ -758,7 +758,6 @@ impl PostgresStore {
     }
 }
 
-/// The roots, ids and keys of runs.
 fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
     let (mut roots, mut ids, mut keys) = (vec![], vec![], vec![]);
     for (Candidate { root, id, .. }, key) in runs {
@@ -769,7 +768,6 @@ fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) 
     (roots, ids, keys)
 }
 
-/// The limits in a row of `run_limit`.
 fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
     let of = LimitedSaga {
         saga: row.try_get("saga")?,
@@ -780,7 +778,6 @@ fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
     Ok(RecordedLimit { of, concurrency, serial, rate, queue })
 }
 
-/// The limits in a row.
 pub(super) fn limits(row: &PgRow) -> sqlx::Result<HandlerLimits> {
     let queue = row.try_get::<Option<i32>, _>("queue")?.map(unsigned);
     Ok(HandlerLimits {

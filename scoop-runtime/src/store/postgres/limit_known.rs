@@ -25,7 +25,6 @@ const STALE_MAX: usize = 1_000;
 /// A queue time from which on there may be runs; none for the beginning.
 type Since = Option<OffsetDateTime>;
 
-/// What is known of a saga, up to the newest known row.
 #[derive(Debug, Default)]
 pub(super) struct KnownSaga {
     topology: i64,
@@ -63,7 +62,7 @@ impl Counted {
     }
 
     /// The runs of a key, as roots, ids and keys.
-    fn of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (Uuid, Uuid, String)> + 'a {
+    fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (Uuid, Uuid, String)> + 'a {
         let runs = self.by_key.get(key).into_iter().flatten();
         runs.map(move |(id, root)| (*root, *id, key.to_owned()))
     }
@@ -101,43 +100,41 @@ impl KnownSaga {
         let Some(keys) = keys else {
             return [(String::new(), stored(self.running.len()))].into();
         };
-        keys.iter().map(|key| ((*key).to_owned(), stored(self.running.of(key).count()))).collect()
+        keys.iter().map(|key| ((*key).to_owned(), stored(self.running.under(key).count()))).collect()
     }
 
     /// The runs to be looked up for these keys, and whether these are all.
     fn unread(&self, keys: Option<&HashSet<&str>>) -> (Vec<(Uuid, Uuid, String)>, bool) {
         match keys.filter(|_| self.running.len() <= 2 * self.looked_up + STALE_MAX) {
-            Some(keys) => (keys.iter().flat_map(|key| self.running.of(key)).collect(), false),
-            None => (self.running.by_key.keys().flat_map(|key| self.running.of(key)).collect(), true),
+            Some(keys) => (keys.iter().flat_map(|key| self.running.under(key)).collect(), false),
+            None => (self.running.by_key.keys().flat_map(|key| self.running.under(key)).collect(), true),
         }
     }
 
-    /// Whether there may be parked runs of this key, and since when.
     pub(super) fn parked_since(&self, key: &str) -> Option<Since> {
         self.parked.get(key).copied().or(self.has_more_keys.then_some(None))
     }
 
-    /// Notes that runs of this key are parked.
     pub(super) fn add_parked(&mut self, key: String, since: Since) {
         let known = self.parked.entry(key).or_insert(since);
         *known = since.min(*known);
     }
 
-    /// Notes that a look at all keys has found this one, of which no runs may be known.
+    /// Notes that a scan at all keys has found this one, of which no runs may be known.
     pub(super) fn find_parked(&mut self, key: &str) {
         if !self.parked.contains_key(key) {
             self.parked.insert(key.to_owned(), None);
         }
     }
 
-    /// Forgets since when runs are parked, for a look at whole queues: one that another transaction had locked may be earlier. If
+    /// Forgets since when runs are parked, for a full scan: one that another transaction had locked may be earlier. If
     /// too many keys are known, or not all are, everything is read again.
     pub(super) fn rescan(&mut self) {
         self.parked.values_mut().for_each(|since| *since = None);
         self.are_keys_read &= !self.has_more_keys && self.parked.len() <= STALE_MAX;
     }
 
-    /// Since when runs are ready that other processes have returned: the next look has to begin there.
+    /// Since when runs are ready that other processes have returned: the next scan has to begin there.
     pub(super) fn take_returned_by_others(&mut self) -> Since {
         self.returned_by_others.take()
     }
@@ -270,7 +267,6 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Records what a claim has done, for all processes.
     pub(super) async fn record_claim(
         &self,
         tx: &mut Transaction<'static, Postgres>,

@@ -84,7 +84,6 @@ pub(super) async fn unfit_server(connection: &mut PgConnection) -> sqlx::Result<
     Ok(too_old.into_iter().chain(encoded).collect())
 }
 
-/// The texts of all migrations for this schema, each with the name of its file.
 pub(crate) fn files(schema: &Schema) -> impl Iterator<Item = (String, String)> {
     let file = |(version, name, text): &(i64, &str, &str)| {
         let name = format!("{version:04}_{}.sql", name.replace(' ', "_"));
@@ -156,7 +155,6 @@ fn differing(recorded: &[RecordedMigration], schema: &Schema) -> Option<SetupErr
     })
 }
 
-/// The first digits of a checksum.
 fn digits(checksum: &[u8]) -> String {
     checksum.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -77,9 +77,7 @@ pub(crate) struct PostgresStore {
     clock: Arc<ServerClock>,
     /// Whether the role may write messages and runs itself, once that is known.
     writes: Arc<OnceCell<bool>>,
-    /// The turns of this process at the keys of joins.
     join_locks: Arc<join::KeyLocks>,
-    /// What this process knows of sagas with limits.
     known: Arc<Mutex<HashMap<String, limit_known::KnownSaga>>>,
 }
 
@@ -98,7 +96,7 @@ impl PostgresStore {
     pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
         Self {
             sessions,
-            sql: Statements::of(schema),
+            sql: Statements::new(schema),
             clock: Arc::default(),
             writes: Arc::default(),
             join_locks: Arc::default(),

@@ -124,7 +124,6 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Begins a transaction that changes the pauses.
     async fn begin_topology_change(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;

@@ -47,7 +47,6 @@ const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
 const CHECKS_CONNECTION: &str =
     "SELECT set_config('client_connection_check_interval', '1s', true) WHERE version() !~* 'mingw|visual c'";
 
-/// The limit of a statement that reads one hierarchy.
 const READ_MAX: &str = "60s";
 
 /// That of statements without one.
@@ -66,7 +65,6 @@ const LISTENING_CONNECTIONS_MAX: u32 = 2;
 /// the network may have dropped it.
 const RESTED: Duration = Duration::from_secs(5);
 
-/// The limit of such a test.
 const TEST_MAX: Duration = Duration::from_secs(2);
 
 /// Connections for the engine alone. In the user's pool a connection may be left in the middle of a transaction (sqlx
@@ -182,7 +180,6 @@ impl Sessions {
         }
     }
 
-    /// Ends a statement that succeeded.
     async fn end(&self, on: StatementSession) -> sqlx::Result<()> {
         let PooledSession { connection, statements } = match on {
             StatementSession::Connection(session) => session,
@@ -246,7 +243,6 @@ impl Sessions {
         })
     }
 
-    /// Begins a transaction.
     pub(crate) async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         self.begin_with(BEGIN).await
     }
@@ -307,7 +303,6 @@ impl Sessions {
         self.route == Route::Direct
     }
 
-    /// The number of connections for statements.
     pub(crate) fn connections(&self) -> u32 {
         self.pool.options().get_max_connections()
     }
@@ -323,7 +318,6 @@ impl Sessions {
         ("engine", open, self.pool.num_idle() + self.idle.len())
     }
 
-    /// The connection options of statements.
     pub(crate) fn connect_options(&self) -> Arc<PgConnectOptions> {
         self.renew_options();
         self.pool.connect_options()

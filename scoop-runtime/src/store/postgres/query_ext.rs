@@ -19,20 +19,16 @@ pub(crate) trait FetchExt: Sized {
     /// One row of the result.
     type Row;
 
-    /// The same query with plain rows as its result.
     fn untyped(self) -> sqlx::Result<OwnedQuery>;
 
-    /// The value of a row.
     fn decode(row: PgRow) -> sqlx::Result<Self::Row>;
 
-    /// All rows.
     async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>> {
         let rows = fetch_all(self.untyped()?, sessions).await?;
         // The statement has been executed, although its answer is lost.
         rows.into_iter().map(Self::decode).collect::<sqlx::Result<_>>().inspect_err(retries::note)
     }
 
-    /// The first row, if any.
     async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>> {
         let row = fetch_optional(self.untyped()?, sessions).await?;
         row.map(Self::decode).transpose().inspect_err(retries::note)
@@ -43,13 +39,11 @@ pub(crate) trait FetchExt: Sized {
         self.first(sessions).await?.ok_or(sqlx::Error::RowNotFound)
     }
 
-    /// All rows, on this connection.
     async fn all_on(self, connection: &mut PgConnection) -> sqlx::Result<Vec<Self::Row>> {
         let rows = self.untyped()?.fetch_all(connection).await?;
         rows.into_iter().map(Self::decode).collect()
     }
 
-    /// The first row, if any, on this connection.
     async fn first_on(self, connection: &mut PgConnection) -> sqlx::Result<Option<Self::Row>> {
         self.untyped()?.fetch_optional(connection).await?.map(Self::decode).transpose()
     }

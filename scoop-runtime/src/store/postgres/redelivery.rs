@@ -15,7 +15,6 @@ use crate::store::{Redelivery, RedeliveryStorage};
 use crate::util::ids;
 use crate::util::retries::note;
 
-/// The number of events read by one statement.
 const EVENTS_MAX: i64 = 10_000;
 
 /// The largest lag of a program's clock, which makes the ids of events, behind the server's.

@@ -14,7 +14,7 @@ use crate::store::{
 };
 use crate::util::name::RUNS_NAMED;
 use crate::util::retries::{Attempt, note};
-use crate::{CancellationRequest, Named, RelaunchAnswer, RunId};
+use crate::{CancellationRequest, IdObject, RelaunchAnswer, RunId};
 
 impl RequestStorage for PostgresStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
@@ -23,7 +23,7 @@ impl RequestStorage for PostgresStore {
             .transpose()
     }
 
-    async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    async fn named(&self, id: Uuid) -> sqlx::Result<Option<IdObject>> {
         let rows = sqlx::query(self.sql.id_find_kind.clone())
             .bind(id)
             .bind(i64::from(RUNS_NAMED))
@@ -40,11 +40,12 @@ impl RequestStorage for PostgresStore {
             }
         }
         Ok(Some(match row.try_get("kind")? {
-            "run" => {
-                Named::Run { hierarchy, handler: runs.pop().map_or_else(String::new, |(_, handler)| handler) }
-            }
-            "hierarchy" => Named::Hierarchy { runs },
-            _ => Named::Message { hierarchy, runs },
+            "run" => IdObject::Run {
+                hierarchy,
+                handler: runs.pop().map_or_else(String::new, |(_, handler)| handler),
+            },
+            "hierarchy" => IdObject::Hierarchy { runs },
+            _ => IdObject::Message { hierarchy, runs },
         }))
     }
 
@@ -179,7 +180,6 @@ impl RequestStorage for PostgresStore {
     }
 }
 
-/// Commits a request.
 pub(super) async fn commit(tx: Transaction<'static, Postgres>) -> sqlx::Result<()> {
     tx.commit().await.inspect_err(note)
 }
@@ -200,7 +200,6 @@ impl PostgresStore {
         Ok(tx)
     }
 
-    /// What a cancellation would do now.
     async fn check_cancellation(&self, target: &RequestTarget) -> sqlx::Result<CancelResult> {
         let check = sqlx::query_as(self.sql.cancellation_check.clone())
             .bind(target.lineage.root_id())

@@ -18,7 +18,6 @@ use crate::store::{
 };
 use crate::util::format::system_time;
 
-/// The number of rows read by one statement.
 const ROWS_MAX: i64 = 1_000;
 
 /// The longest age that the server can calculate with, in seconds: about 1,000 years.

@@ -12,7 +12,6 @@ use crate::util::when::Now;
 /// The time for which a reading is reused; the time since the reading is added to it.
 const READING_VALID_FOR: Duration = Duration::from_secs(1);
 
-/// The server's clock.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     reading: Mutex<Option<Reading>>,

@@ -17,7 +17,6 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use super::{settle_parts, shared_parts};
 use crate::SetupError;
 
-/// The prefix of a schema's channel.
 const CHANNEL_PREFIX: &str = "scoop:";
 
 /// The longest name of a schema: PostgreSQL cuts names after 63 bytes, and that of the channel is longer.
@@ -27,7 +26,6 @@ const BYTES_MAX: usize = 63 - CHANNEL_PREFIX.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Schema {
     name: String,
-    /// As it is written in statements.
     quoted: String,
 }
 
@@ -51,12 +49,10 @@ impl Schema {
         Err(SetupError::SchemaName { name: name.to_owned(), why })
     }
 
-    /// The name as it is.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name as it is written in statements.
     pub(crate) fn quoted(&self) -> &str {
         &self.quoted
     }
@@ -92,8 +88,7 @@ macro_rules! statements {
         }
 
         impl Statements {
-            /// The texts for this schema.
-            pub(crate) fn of(schema: &Schema) -> Self {
+            pub(crate) fn new(schema: &Schema) -> Self {
                 Self {
                     $($name: schema.qualify(&text!($name $(= $($part)*)?)),)*
                     channel: format!("{CHANNEL_PREFIX}{}", schema.name()),
@@ -436,7 +431,7 @@ mod tests {
 
     #[test]
     fn statements_in_transactions_of_the_user_name_every_schema() {
-        let all = Statements::of(&Schema::new("scoop").unwrap());
+        let all = Statements::new(&Schema::new("scoop").unwrap());
         for (name, text) in among_others(&all) {
             assert_eq!(captured(&unqualified(text.as_str())), Vec::<String>::new(), "{name}");
         }

@@ -12,7 +12,6 @@ use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage, 
 use crate::tree::{FAILURE_BYTES_MAX, LeftOut, RunInfo, RunRow, TreeBounds, TreeRows};
 
 impl HandlerOutcome {
-    /// From a row of `message_status.sql`, if that is about a handler.
     fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
         if row.try_get::<Option<&str>, _>("handler")?.is_none() {
             return Ok(None);

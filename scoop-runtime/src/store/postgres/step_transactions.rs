@@ -51,7 +51,6 @@ const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock_all()";
 /// How long a failed step may take to roll back before its failure is recorded anyway.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
-/// The name of a saga.
 type Saga = Cow<'static, str>;
 
 /// Provides the transactions of steps. Cheap to clone.
@@ -62,12 +61,11 @@ pub(crate) struct StepTransactions {
     /// [`Sessions::preamble`](crate::store::Sessions::preamble).
     preamble: &'static str,
     hooks: Arc<HookSettings>,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<Grants>>,
     /// Begun, and not in use.
     idle: IdleCache<StepTransaction>,
 }
 
-/// The transaction of a step.
 pub(crate) struct StepTransaction {
     pub(crate) transaction: OpenTransaction,
     /// The handlers to notify after the commit.
@@ -93,7 +91,6 @@ pub(crate) struct OpenTransaction {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TransactionState {
-    /// No step has used it.
     Begun,
     Used,
     Ended,
@@ -157,22 +154,17 @@ impl OpenTransaction {
 }
 
 /// The right to one of the connections for steps. Its drop passes the right on.
-struct Permit(Arc<Mutex<Queue>>);
+struct Permit(Arc<Mutex<Grants>>);
 
-struct Queue {
-    /// The number of free rights.
+struct Grants {
     free: usize,
-    /// The sagas with waiting steps, in turn.
     waiting_sagas: VecDeque<Saga>,
     waiting: HashMap<Saga, VecDeque<GrantSender>>,
 }
 
-/// A step that waits for a transaction.
 type GrantSender = oneshot::Sender<Grant>;
 
-/// The grant of a waiting step.
 enum Grant {
-    /// The transaction, begun.
     Transaction(StepTransaction),
     /// The right to open one.
     Permit(Permit),
@@ -187,7 +179,7 @@ impl StepTransactions {
 
     /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
-        let queue = Queue { free: limit, waiting_sagas: VecDeque::new(), waiting: HashMap::new() };
+        let queue = Grants { free: limit, waiting_sagas: VecDeque::new(), waiting: HashMap::new() };
         let queue = Arc::new(Mutex::new(queue));
         Self { pool, preamble, hooks: Arc::default(), queue, idle: IdleCache::default() }
     }
@@ -371,7 +363,6 @@ impl StepTransaction {
         Ok(current.as_deref() == Some(MARKED))
     }
 
-    /// Closes the connection in the end.
     pub(crate) fn close_in_the_end(&mut self) {
         self.transaction.connection.close_on_drop();
     }
@@ -403,7 +394,7 @@ impl StepTransaction {
 
 impl Permit {
     /// A free right, or a position in the queue.
-    fn acquire_or_enqueue(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
+    fn acquire_or_enqueue(queue: &Arc<Mutex<Grants>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
         let mut held = lock(queue);
         match held.free.checked_sub(1) {
             Some(free) => {
@@ -430,7 +421,7 @@ impl Drop for Permit {
     }
 }
 
-impl Queue {
+impl Grants {
     /// A position at the end of the queue of this saga.
     fn wait(&mut self, saga: &Saga) -> oneshot::Receiver<Grant> {
         let (sender, grant) = oneshot::channel();
@@ -442,7 +433,6 @@ impl Queue {
         grant
     }
 
-    /// The next waiting step.
     fn next(&mut self) -> Option<GrantSender> {
         loop {
             let saga = self.waiting_sagas.pop_front()?;
@@ -463,14 +453,11 @@ impl Queue {
 /// What remains to be rolled back after failed user code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RolledBack {
-    /// It had no transaction.
     Nothing,
     /// It had a transaction of the engine.
     Transaction {
-        /// See [`StepTransaction::is_fresh`].
         is_fresh: bool,
     },
-    /// The connection of its transaction was lost.
     LostConnection,
 }
 
@@ -497,11 +484,11 @@ mod tests {
 
     const RUN: Uuid = Uuid::from_u128(1);
 
-    fn queue(free: usize) -> Arc<Mutex<Queue>> {
-        Arc::new(Mutex::new(Queue { free, waiting_sagas: VecDeque::new(), waiting: HashMap::new() }))
+    fn queue(free: usize) -> Arc<Mutex<Grants>> {
+        Arc::new(Mutex::new(Grants { free, waiting_sagas: VecDeque::new(), waiting: HashMap::new() }))
     }
 
-    fn wait(queue: &Mutex<Queue>, saga: &Saga) -> oneshot::Receiver<Grant> {
+    fn wait(queue: &Mutex<Grants>, saga: &Saga) -> oneshot::Receiver<Grant> {
         lock(queue).wait(saga)
     }
 
@@ -659,7 +646,7 @@ mod interleavings {
     const LIMIT: usize = 2;
 
     /// A step that gets the right to a connection, or stops waiting for it at any moment.
-    fn step(queue: &Arc<Mutex<Queue>>, saga: &Saga, holders: &AtomicUsize) {
+    fn step(queue: &Arc<Mutex<Grants>>, saga: &Saga, holders: &AtomicUsize) {
         let permit = match Permit::acquire_or_enqueue(queue, saga) {
             Ok(permit) => permit,
             Err(grant) if thread_rng().gen_bool(0.3) => {
@@ -687,7 +674,7 @@ mod interleavings {
     fn every_waiter_gets_its_turn_and_no_permit_is_lost() {
         explore(|| {
             let (grants, waiting) = Default::default();
-            let queue = Arc::new(Mutex::new(Queue { free: LIMIT, waiting_sagas: grants, waiting }));
+            let queue = Arc::new(Mutex::new(Grants { free: LIMIT, waiting_sagas: grants, waiting }));
             let holders = Arc::new(AtomicUsize::new(0));
             let steps = [0, 0, 0, 1, 1].map(|saga| {
                 let (queue, holders) = (queue.clone(), holders.clone());

@@ -30,9 +30,7 @@ struct EventRow {
     exception: Option<Value>,
     /// What the run waits for after it.
     wait: Option<Value>,
-    /// Whether a new execution begins after it.
     begins_execution: Option<bool>,
-    /// Whether events before it were left out.
     follows_gap: bool,
     /// Whether the step that completed with it has no compensation.
     #[serde(default)]
@@ -43,10 +41,8 @@ struct EventRow {
     micros: Option<i64>,
 }
 
-/// Why a wait was not read.
 const TOO_LARGE_WAIT: &str = "its wait is larger, or has more levels, than programs write";
 
-/// A part of an event.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum LeftOutPart {

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use super::guide_events::{PAGE, quoted};
 
-/// Name, kind, unit and labels of a metric.
 pub(crate) type MetricRow = (String, String, String, Vec<String>);
 
 /// Parses the table of the metrics.

@@ -11,7 +11,6 @@ use super::parameters::{SettlementRow, bind_many, bind_one};
 use crate::store::settlement::{Ending, EventRow};
 use crate::store::{PostgresStore, RowState, SettleResult, Settlement};
 
-/// The settlement as such, if there is no more to it.
 pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     let (suspended, last) = match (all.events.as_slice(), all.ends) {
         ([suspended], None) => (Some(suspended), None),
@@ -64,7 +63,6 @@ pub(super) fn result_of_many(row: &PgRow) -> sqlx::Result<((Uuid, i64), SettleRe
     Ok((id, result(row, state)?))
 }
 
-/// The result for one of them, from a row of any of the statements.
 pub(super) fn result(row: &PgRow, state: RowState) -> sqlx::Result<SettleResult> {
     Ok(SettleResult {
         state,

@@ -133,7 +133,6 @@ impl PostgresStore {
 }
 
 impl Settlement {
-    /// The statement that writes it.
     pub(crate) fn path(&self) -> SettlePath {
         if advance::of(self).is_some() {
             SettlePath::Advance

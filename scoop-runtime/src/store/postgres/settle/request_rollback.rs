@@ -8,7 +8,6 @@ use super::parameters::{SettlementRow, bind_many, bind_messages};
 use crate::store::settlement::{EventRow, RollbackRequestRow};
 use crate::store::{PostgresStore, Settlement};
 
-/// The settlement as such, if there is no more to it.
 pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     let (suspended, emitted) = all.events.split_last()?;
     let is_request = |(event, request): (&EventRow, &RollbackRequestRow)| {

@@ -54,7 +54,6 @@ const HIERARCHIES: &str = "
            now() + interval '1 minute'
     FROM generate_series(1, 5000) n, unnest('{run,failed child,failing,repaired}'::text[]) kind";
 
-/// A call of each function, for the hierarchy with this number.
 fn calls(n: u32) -> Vec<(&'static str, String)> {
     let send = |outcome: &str| {
         format!(
@@ -177,7 +176,6 @@ async fn lease_reads_no_more_runs_than_the_limit() {
     done(pool).await;
 }
 
-/// The number of blocks that the statements of a call read.
 async fn blocks_of(connection: &mut PgConnection, call: &str) -> i64 {
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT {call}");
     let row = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *connection).await.unwrap();

@@ -83,7 +83,7 @@ async fn every_statement_fits_the_tables_of_any_schema() {
         migrate(&pool, &schema).await.unwrap();
         let of_operators =
             scoop_operate::statements().into_iter().map(|(name, text)| (name, schema.qualify(&text)));
-        for (name, text) in Statements::of(&schema).all().into_iter().chain(of_operators) {
+        for (name, text) in Statements::new(&schema).all().into_iter().chain(of_operators) {
             let prepared = (&pool).prepare(text).await;
             assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
         }
@@ -661,14 +661,12 @@ fn a_schema_name_without_room_in_the_texts_is_refused_with_the_reason() {
     assert_eq!(Schema::new("a\"b").unwrap().quoted(), "\"a\"\"b\"");
 }
 
-/// Launches a message, in this transaction.
 async fn launch_in(store: &PostgresStore, transaction: &mut PgConnection) -> Uuid {
     let launched = NewMessage::new("a", serde_json::Value::Null, 0);
     store.launch(&mut *transaction, std::slice::from_ref(&launched)).await.unwrap();
     launched.id
 }
 
-/// The messages of claimed runs.
 async fn claimed_messages(store: &PostgresStore, worker: Uuid, progress: &mut QueueCursors) -> Vec<Uuid> {
     claim(store, worker, progress).await.iter().map(|claimed| claimed.run.message).collect()
 }

@@ -32,7 +32,6 @@ async fn listening(pool: &PgPool) -> (PostgresStore, Uuid) {
     (store, worker)
 }
 
-/// A claimed run, in a rollback if `backward`.
 async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backward: bool) -> ClaimedRun {
     store.launch(pool, &[NewMessage::new("a", json!({}), 0)]).await.unwrap();
     let mut claimed = claim(store, *worker, &mut QueueCursors::default()).await.pop().expect("one is ready");
@@ -62,7 +61,6 @@ fn cause() -> Failure {
     Failure::new("Felled", "it failed", "saga[w]")
 }
 
-/// The conclusion for a run.
 type Following = fn(&Run) -> Conclusion;
 
 /// The event and the run after a step, or after a part of a rollback, which records its position in `jump`.
@@ -120,7 +118,6 @@ fn is_rolled_back(run: &Run) -> Conclusion {
     of(vec![event, last], Fate::RolledBack { cause: cause(), rollback_requested: true })
 }
 
-/// Launches on these topics.
 fn launches(run: &Run, topics: &[&str]) -> Conclusion {
     let mut knows = Context::default();
     knows.set(Sum(7)).unwrap();
@@ -314,7 +311,6 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
     done(pool).await;
 }
 
-/// The way in which a settlement is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Function,

@@ -123,12 +123,10 @@ impl Holder {
 #[derive(Clone)]
 struct Handle(Arc<Tested>);
 
-/// A message that can be launched only once, with this context.
 fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context: Context) -> NewMessage {
     NewMessage::new(topic, payload, 0).unique(key).with(context)
 }
 
-/// The claim of a token.
 fn key_of(token: &Token) -> Result<(Receipt, ClaimKey), Error> {
     let receipt: Receipt = serde_json::from_str(&token.receipt).map_err(|_| Error::Token)?;
     let epoch = token.epoch.try_into().map_err(|_| Error::Token)?;
@@ -158,7 +156,6 @@ impl Tested {
         *self.advanced.lock().unwrap()
     }
 
-    /// The messages of a round.
     fn messages(&self, round: &Round) -> Vec<NewMessage> {
         let (mut keys, number) = (BTreeSet::new(), Uuid::now_v7());
         let mut messages = vec![];
@@ -241,7 +238,6 @@ impl Tested {
         Ok(claimed.map(|claimed| claimed.expect("it was written by us")))
     }
 
-    /// The topology that the worker knows.
     async fn topology(&self, worker: Uuid) -> Result<i64, Error> {
         // Without faults, since an engine reads it at another time.
         let topology = self.outside.store().read_topology(&[]).await?;
@@ -394,7 +390,6 @@ impl World for Handle {
     }
 }
 
-/// A world of its own on this store.
 fn tested(outside: Outside) -> Handle {
     let (faults, holders, advanced, order) = Default::default();
     let store = outside.store();

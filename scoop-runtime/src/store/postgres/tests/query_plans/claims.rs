@@ -49,7 +49,6 @@ async fn claim_skips_the_index_entries_of_claimed_runs() {
     reads_what_is_ready_and_not_what_was_taken("run_claim", "claim", (&known, 20), &unknown).await;
 }
 
-/// How often a plan looks into an index.
 fn lookups(plan: &serde_json::Value, index: &str) -> i64 {
     let own = if plan["Index Name"] == index { plan["Actual Loops"].as_i64().unwrap() } else { 0 };
     let below = plan["Plans"].as_array().into_iter().flatten();
@@ -207,7 +206,7 @@ async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs()
         assert!(claim(&store, worker, &mut cursors).await.is_empty());
         let mut positions = vec![];
         for level in Priority::ALL {
-            let reached = cursors.of(&queues(), level)[0].expect("it has looked");
+            let reached = cursors.since(&queues(), level)[0].expect("it has looked");
             positions.push(format!("ARRAY['{reached}'::timestamptz]"));
         }
         let [high, normal, low] = &positions[..] else { unreachable!() };
@@ -273,7 +272,7 @@ async fn runs_that_count_for_a_limit_are_read_without_those_of_other_sagas() {
         let parked: Uuid = sqlx::query_scalar(parked).fetch_one(&pool).await.unwrap();
         let blocks = blocks_of(&pool, "run_explain", &format!("'{parked}', '{parked}', 10, 10")).await;
         assert!(blocks < 200, "{blocks} blocks of the explanation, serial = {serial}");
-        let sql = Statements::of(&Schema::new("scoop").unwrap()).limit_running;
+        let sql = Statements::new(&Schema::new("scoop").unwrap()).limit_running;
         let counted =
             sqlx::query(sql).bind("saga").bind(["saga"]).bind(serial).fetch_all(&pool).await.unwrap();
         assert_eq!(counted.len(), expected);

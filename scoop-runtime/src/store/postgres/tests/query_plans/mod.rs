@@ -188,13 +188,12 @@ const AMONG_THE_USERS: [&str; 10] = [
 
 /// The text of a statement of this crate, or of that for operators.
 fn text_of(statement: &str) -> String {
-    let engine = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let engine = Statements::new(&Schema::new("scoop").unwrap()).all();
     let engine = engine.into_iter().map(|(name, text)| (name, text.as_str().to_owned()));
     let mut all = engine.chain(scoop_operate::statements());
     all.find(|(name, _)| *name == statement).unwrap().1
 }
 
-/// The `PREPARE` of a statement, and values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
     let text = text_of(statement);
     let (types, values) = match statement {
@@ -473,7 +472,6 @@ async fn keeps_its_plan(pool: &PgPool, statement: &str) -> bool {
     generic == 1
 }
 
-/// The objection to a plan, if any.
 fn objection(statement: &str, plan: &[String]) -> Option<String> {
     for (at, line) in plan.iter().enumerate() {
         let Some((_, node)) = line.split_once(" Scan ") else {
@@ -548,7 +546,6 @@ async fn every_hot_statement_uses_an_index() {
     done(pool).await;
 }
 
-/// The execution of a statement with these values.
 async fn carried_out(pool: &PgPool, statement: &str, values: &str) -> serde_json::Value {
     let (prepare, _) = prepared(statement);
     let explain =
@@ -564,13 +561,11 @@ async fn explained(pool: &PgPool, explain: String) -> serde_json::Value {
     plan[0]["Plan"].clone()
 }
 
-/// The number of blocks that a plan read.
 fn blocks_read(plan: &serde_json::Value) -> i64 {
     let blocks = |key: &str| plan[key].as_i64().unwrap();
     blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
 }
 
-/// The number of blocks that a statement reads with these values.
 async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
     blocks_read(&carried_out(pool, statement, values).await)
 }
