@@ -43,7 +43,6 @@ enum Form {
 /// The name under which serde_json passes on the text of a [`RawValue`](serde_json::value::RawValue).
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
-/// A place in a value.
 #[derive(Clone, Copy)]
 enum Location<'p> {
     Value(Form),
@@ -86,7 +85,6 @@ impl Location<'_> {
     }
 }
 
-/// A part of a value, at its place.
 struct Located<'p, T: ?Sized> {
     value: &'p T,
     at: Location<'p>,

@@ -53,7 +53,7 @@ pub(crate) fn failed_compensation(failure: &Failure) -> &Failure {
     failed
 }
 
-/// The same in a few words.
+/// A summary of the report in a few words.
 pub(crate) fn rollback_summary(failure: &Failure) -> String {
     let failed = failed_compensation(failure);
     let causes = failed.root_causes();

@@ -26,7 +26,7 @@ use crate::settings::Settings;
 const EXAMPLE: &str = "#[command(entity = YourEntity)]";
 
 struct Functions {
-    /// The place of what `key` returns.
+    /// The span of what `key` returns.
     key: Span,
     authorizes: bool,
     fetch: Option<Fetch>,
@@ -356,7 +356,7 @@ fn parameters(sig: &Signature, parameters: &[&PatType], counts: &[usize], write:
     }
 }
 
-/// Returns the place of what it returns.
+/// Checks the function, and returns the span of its return type.
 fn key(sig: &Signature, errors: &mut Errors) -> Span {
     let write = "fn key(&self) -> YourKey";
     pure(sig, write, errors);

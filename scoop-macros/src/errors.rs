@@ -15,7 +15,7 @@ impl Errors {
         self.push(syn::Error::new_spanned(tokens, message));
     }
 
-    /// A mistake that already has its place.
+    /// Adds a mistake that has its span.
     pub(crate) fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(first) => first.combine(error),

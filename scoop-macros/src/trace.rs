@@ -304,7 +304,7 @@ mod tests {
         text.replace([' ', '\n'], "")
     }
 
-    /// `→` stands for the call.
+    /// `→` is the call.
     fn check(code: &str, expected: &str) {
         let import = if expected.contains('→') {
             "#[allow(unused_imports)] use ::scoop::__private::QuestionMark as _;"

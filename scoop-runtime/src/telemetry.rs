@@ -471,7 +471,7 @@ fn advice_for_rollback(failure: &Failure) -> &'static str {
     match text::comes_from_below(failure) {
         true => "repair the run below whose rollback failed: this one continues after that",
         false => {
-            "see `Scoop::failed_compensations`, fix the cause, then call `Scoop::retry`, `Scoop::skip` or `Scoop::resolve`"
+            "see `Scoop::failed_rollbacks`, fix the cause, then call `Scoop::retry`, `Scoop::skip` or `Scoop::resolve`"
         }
     }
 }

@@ -278,7 +278,7 @@ impl Draft<'_> {
         self.output() == Some(strip_groups(ty))
     }
 
-    /// The place for mistakes in the name.
+    /// The span for mistakes in the name.
     fn named_at(&self) -> &dyn ToTokens {
         match &self.written_name {
             Some(literal) => literal,

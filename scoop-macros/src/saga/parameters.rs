@@ -65,7 +65,7 @@ impl<'a> Sorted<'a> {
         (!missing.is_empty()).then(|| missing.join(" and "))
     }
 
-    /// The first parameter that is not in its place, and the rule for that place.
+    /// The first misplaced parameter, and the rule that it breaks.
     fn misplaced(&self, sig: &'a Signature) -> Option<(&'a PatType, &'static str)> {
         let scope = self.scope.map(|it| (it, "the scope comes first"));
         let message = self.message.map(|it| (it, "the message comes right after the scope"));

@@ -660,7 +660,7 @@ impl Scoop {
         self.trial().run(attempt).await
     }
 
-    /// As [`retrying`](Self::patiently), for a read of rows that may be many: for a list, a tree or an explanation. Reads
+    /// As [`Self::retrying`], for a read of rows that may be many: for a list, a tree or an explanation. Reads
     /// take turns, and leave connections to the sagas of the program. Reads that may take longer than the retry time are not
     /// joined, since one would fail. Not for a look at one message, as of [`Handle::wait`], which must not wait behind a slow list.
     pub(crate) async fn read_retrying<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>

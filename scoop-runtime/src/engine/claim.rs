@@ -87,7 +87,6 @@ impl ClaimerState {
         Self { more: false, recheck_at: None, progress: QueueProgress::default() }
     }
 
-    /// The time of the next scan without a signal.
     fn next_wakeup(&self) -> Option<Instant> {
         // What a claim left although it had slots was locked.
         let left_at = self.progress.cursors.has_left().then_some(self.progress.back_at);
@@ -150,7 +149,7 @@ impl QueueProgress {
         }
     }
 
-    /// The positions for a scan at the queues now.
+    /// The positions for a scan now, which begins earlier at intervals.
     pub(super) fn cursors(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
         if self.whole_at <= now {
@@ -176,7 +175,6 @@ impl QueueProgress {
         }
     }
 
-    /// The positions as they are.
     pub(super) fn known(&self) -> &QueueCursors {
         &self.cursors
     }

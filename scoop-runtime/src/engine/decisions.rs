@@ -67,7 +67,7 @@ struct Undecided {
     message: DropGuarded,
     /// The key of an entity whose state is in a table of the user.
     table_key: Option<DropGuarded>,
-    /// Whether an attempt before had no result.
+    /// Whether an earlier attempt had no result.
     is_repeated: bool,
     task: ToDecide,
     saga: Arc<RunnableSaga>,
@@ -97,7 +97,7 @@ pub(super) struct Pending {
 }
 
 enum DecisionOutcome {
-    /// It was made, and this became of its settlement.
+    /// It was made; the answer is that of its settlement.
     Settled(Box<Settles>, Answer),
     /// The code of the command failed. Nothing has changed.
     Failed(Failure),
@@ -155,7 +155,7 @@ pub(super) type Inbox = mpsc::Receiver<Pending>;
 /// Accepts decisions to be made.
 pub(super) struct DecisionQueue {
     own: mpsc::Sender<Pending>,
-    /// For entities whose states are in tables of the user.
+    /// The decisions about entities whose states are in tables of the user.
     tables: mpsc::Sender<Pending>,
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, lease: Slo
     drive_as(flight, claimed, lease, saga).await;
 }
 
-/// The same, by this saga.
+/// [`drive`] by this saga.
 pub(super) async fn drive_as(
     flight: InFlightGuard,
     claimed: ClaimedRun,
@@ -256,7 +256,7 @@ async fn await_another_signal(engine: &Engine, execution: &Execution, why: &Why,
 struct Retry {
     why: Why,
     pause: Duration,
-    /// The database or the connection failed, not the step.
+    /// Whether the database or the connection failed, and not the step.
     is_infrastructure: bool,
 }
 
@@ -280,7 +280,7 @@ async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InF
     }
 }
 
-/// Whether this took effect: the run was held under its claim.
+/// Returns whether the claim of the run held.
 async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bool {
     let key = release.key;
     let released = engine.store.release(&[release]).await;
@@ -293,7 +293,7 @@ async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bo
     })
 }
 
-/// One turn: the next move, and its conclusion.
+/// Makes the next move, and concludes it.
 async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit> {
     if let Some(wait) = execution.wait.take() {
         return Err(decide_wait(engine, execution, wait).await?);

@@ -42,14 +42,13 @@ pub(super) struct Execution {
     pub(super) definition: Option<i32>,
     /// Whether it continues under the definition at hand only, which newer ones have refused.
     pub(super) reserved: bool,
-    /// Its context, as recorded.
     pub(super) stored_context: Context,
     pub(super) attempt_history: AttemptHistory,
     /// Why it has to give up before the next move, if it has to.
     pub(super) give_up_reasons: Vec<Failure>,
     /// Its failure, if it has begun a step that runs at most once under an earlier claim.
     pub(super) interrupted: Option<Failure>,
-    /// Its slot, until it leaves that to its parent.
+    /// The slot, until the run leaves it to its parent.
     pub(super) slot: Option<SlotLease>,
     /// The faults that a rehearsal has let pass.
     pub(super) commit_token: Option<CommitToken>,
@@ -58,7 +57,7 @@ pub(super) struct Execution {
     pub(super) span: RunSpan,
     /// The span that has sent the signal with which it goes on.
     pub(super) signalled_by: Option<TraceContext>,
-    /// What it waits for, if strategies have to decide before it goes on.
+    /// The wait, if strategies have to decide before the run continues.
     pub(super) wait: Option<Wait>,
 }
 
@@ -81,7 +80,7 @@ impl Execution {
     /// Begins an execution with this message, after the SUSPENDED of this time. It is a trace of its own: that of an endless
     /// run would have no end.
     pub(super) fn begin_execution(&mut self, payload: Value, after: OffsetDateTime) {
-        self.span.ends_as("anew");
+        self.span.ends_as("continued_as_new");
         self.span = self.span.followed_by(self.at(""));
         self.span.continues_in(&mut self.run.context);
         (self.payload, self.message) = (payload, OnceLock::new());

@@ -64,7 +64,6 @@ async fn with_removed_steps(engine: &Engine, saga: &RunnableSaga, plan: Plan) ->
     Ok(plan.knowing(known))
 }
 
-/// The log of a saga's runs.
 struct Log<'a> {
     store: &'a Store,
     definition: &'a Definition,
@@ -164,7 +163,7 @@ impl<'a> Log<'a> {
 }
 
 impl Read {
-    /// The same, up to before the newest part of the rollback.
+    /// The same plan, up to before the newest part of the rollback.
     fn repeated(mut self) -> Self {
         let parts = self.plan.parts();
         let newest = self.progress.last.as_ref().map_or("", |last| last.step.as_str());

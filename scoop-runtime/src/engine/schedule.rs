@@ -83,7 +83,7 @@ impl FollowedSchedules {
         (&self.topics, &self.handlers)
     }
 
-    /// Those that are not paused. The schedule of a paused saga stands still, as without a process.
+    /// The schedules without those of paused sagas, whose times pass as without a process.
     fn without_paused(&self, engine: &Engine) -> Self {
         let pairs = self.topics.iter().zip(&self.handlers);
         let pairs = pairs.filter(|(topic, handler)| !engine.topology.is_paused_for_new(topic, handler));
@@ -136,7 +136,6 @@ async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Re
     Ok(Duration::ZERO)
 }
 
-/// Reports the times that have no tick.
 fn report_left_out(advanced: &Advanced) {
     if let Some((since, until)) = advanced.missed {
         telemetry::missed_skipped(&advanced.saga, utc(system_time(since)), utc(system_time(until)));

@@ -188,7 +188,7 @@ impl Engine {
         self.sagas().handlers_of(topic).next().is_some()
     }
 
-    /// The topics on which launches need a place in the queue of a saga.
+    /// The topics on which launches need capacity in the queue of a saga.
     pub(crate) fn limited_topics(&self) -> Arc<LimitedTopics> {
         self.topology.limited_topics()
     }
@@ -219,13 +219,13 @@ impl Engine {
         Claimer { worker: self.worker, identifier: &self.identifier }
     }
 
-    /// Has the timer look again: something becomes due at a certain time.
+    /// Has the timer check again, after a launch with a due time or a deadline.
     pub(crate) fn reschedule_timer(&self) {
         self.wakeups.clock.notify_one();
         self.wakeups.wake_limited();
     }
 
-    /// Announces the set that was launched for a key, and reports the messages that were set aside.
+    /// Notifies the handlers of a launched set, and reports the refused messages.
     pub(crate) fn notify_joined(&self, launched: &LaunchedSet) {
         self.notify_ready(&launched.handlers);
         for member in &launched.refused {
@@ -233,7 +233,7 @@ impl Engine {
         }
     }
 
-    /// Has the limits of joined messages be looked at again.
+    /// Has the limits of joined messages checked again.
     pub(crate) fn reschedule_joins(&self) {
         self.wakeups.joins.notify_one();
     }

@@ -12,19 +12,19 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use super::suspects::SuspectPermit;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
-/// One of so many slots is reserved.
+/// One slot of this number is reserved.
 const RESERVED_PART: usize = 16;
 
 /// The reserved slots: no claim takes them, so a backlog does not either. They are for runs that this process launches
 /// of handlers with hardly any run in flight: these need not wait until a run of the backlog has ended.
 pub(super) struct ReservedSlots {
     slots: Arc<Semaphore>,
-    /// A handler with so many runs gets none.
+    /// A handler with this number of runs gets no reserved slot.
     reserve_below: usize,
 }
 
 impl ReservedSlots {
-    /// The reserved ones of so many slots, and how many are free.
+    /// Divides the slots. Returns the reserved ones and the number of the others.
     pub(super) fn new(concurrency: usize) -> (Self, usize) {
         let concurrency = concurrency.min(Semaphore::MAX_PERMITS);
         let reserved = concurrency / RESERVED_PART;
@@ -43,7 +43,6 @@ impl ReservedSlots {
 /// The right to execute one run.
 pub(super) enum Slot {
     Shared(OwnedSemaphorePermit),
-    /// A reserved slot, which goes back to the reserved ones.
     Reserved(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
 }
 
@@ -62,20 +61,19 @@ pub(super) struct SlotLease {
     count: CountGuard,
     slot: Slot,
     suspect: Option<SuspectPermit>,
-    /// For a run of a saga with a limit. Dropped after the slot, so that the next run finds one.
+    /// Dropped after the slot, so that the next run of the saga finds one.
     limit: Option<LimitGuard>,
 }
 
-/// The places of sagas with limits that runs of this process have left, by handler.
+/// The capacity of limits that ended runs of this process have freed, by handler.
 #[derive(Clone, Default)]
 pub(super) struct FreedByHandler(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
-/// The places of one saga that runs of this process have left.
+/// The capacity of the limits of one saga that ended runs of this process have freed.
 #[derive(Default)]
 pub(super) struct FreedCapacity {
-    /// Whether there are any.
     pub(super) any: bool,
-    /// Those of keys.
+    /// The keys of the ended runs.
     pub(super) keys: Vec<String>,
 }
 
@@ -115,7 +113,7 @@ impl SlotLease {
         Self { count, slot, suspect: Some(permit), limit: None }
     }
 
-    /// The same, for a run that counts for a limit.
+    /// The lease of a run that counts for a limit.
     pub(super) fn under_limit(self, limit: Option<LimitGuard>) -> Self {
         Self { limit, ..self }
     }
@@ -125,7 +123,7 @@ impl SlotLease {
         self.suspect = None;
     }
 
-    /// The slot alone, if it is for a run of any handler.
+    /// The slot, unless it is reserved.
     pub(super) fn into_shared_slot(self) -> Option<OwnedSemaphorePermit> {
         let Self { count, slot, suspect, limit } = self;
         drop((count, suspect, limit));

@@ -22,7 +22,7 @@ pub(super) struct Suspects {
     found: Mutex<Option<Suspect>>,
 }
 
-/// The suspect in flight that was claimed last, while it is.
+/// The suspect in flight that was claimed last.
 #[derive(Default)]
 struct Newest {
     claimed_at: Mutex<Option<Instant>>,
@@ -30,7 +30,7 @@ struct Newest {
 }
 
 impl Suspects {
-    /// The right to execute one. Taken by the claimer only.
+    /// The right to execute a suspect. Taken by the claimer only.
     pub(super) fn permit(&self) -> SuspectPermit {
         let claimed_at = Instant::now();
         *lock(&self.newest.claimed_at) = Some(claimed_at);
@@ -55,7 +55,7 @@ impl Suspects {
         suspect.filter(|_| self.claim() == SuspectClaim::Allowed)
     }
 
-    /// Returns when the next suspect may be claimed because the one in flight is none any more.
+    /// Returns when the suspect in flight has ended or is cleared, so that the next one may be claimed.
     pub(super) async fn ended(&self) {
         self.newest.ended.notified().await;
     }

@@ -112,7 +112,7 @@ async fn publish(engine: &Arc<Engine>) -> sqlx::Result<()> {
     reconcile::reconcile(engine, Delivery::All).await
 }
 
-/// The receivers of what other tasks hand over.
+/// The receivers of the queues between tasks.
 struct Queues {
     settlements: OutcomeQueue,
     undecided: decisions::Inbox,

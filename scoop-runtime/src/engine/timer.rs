@@ -29,7 +29,6 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
 const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
 
-/// Waits for the next due time, again and again.
 pub(super) async fn serve_timer(engine: Arc<Engine>, drained: CancellationToken) {
     let mut pause = PAUSE_WHEN_DUE;
     loop {

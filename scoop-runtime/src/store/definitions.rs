@@ -114,7 +114,7 @@ pub(crate) enum HandOver {
     Stuck,
     /// It is ready for a worker with another definition.
     HandedOver,
-    /// It was not held under the key any more, or the claim of it stays.
+    /// The claim no longer held, or it stays.
     Void,
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct LimitedRequest<'a> {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FreedKeys {
-    /// Runs of these have ended.
+    /// The keys of runs that have ended.
     pub(crate) keys: Vec<String>,
     /// The keys from this one on, up to [`PAGE_MAX`] of them: runs may have ended in processes that died.
     pub(crate) page_from: Option<String>,
@@ -134,7 +134,7 @@ pub(crate) struct KeyCapacity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Return {
     pub(crate) key: String,
-    /// How many, at most.
+    /// The maximum number of runs.
     pub(crate) places: i64,
     /// Whether the rate admits no more than these, but the concurrency does.
     is_limited_by_rate: bool,

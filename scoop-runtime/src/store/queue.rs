@@ -21,7 +21,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(5);
 #[cfg(feature = "in-memory")]
 pub(crate) const LEASE_MAX: Duration = Duration::from_secs(60);
 
-/// The topics on which launches need a place in the queue of a saga, with these sagas.
+/// The topics on which launches need capacity in the queue of a saga, with these sagas.
 pub(crate) type LimitedTopics = BTreeMap<String, Vec<String>>;
 
 /// What a program asks of the queue of a saga.
@@ -29,11 +29,11 @@ pub(crate) type LimitedTopics = BTreeMap<String, Vec<String>>;
 pub(crate) struct LeaseRequest {
     pub(crate) saga: String,
     pub(crate) holder: Uuid,
-    /// The places for launches under way, and for later ones.
+    /// The capacity for launches under way, and for later ones.
     pub(crate) in_use: usize,
-    /// The messages that may be launched or not: each has a place until it is visible.
+    /// The messages of launches in doubt: each holds capacity until it is visible.
     pub(crate) in_doubt: Vec<Uuid>,
-    /// How many more places it needs now. Without any in use, in doubt or needed, it gives its places back.
+    /// The capacity that it needs beyond that. Without any in use, in doubt or needed, it returns its capacity.
     pub(crate) needed: usize,
 }
 
@@ -42,11 +42,11 @@ pub(crate) struct LeaseRequest {
 pub(crate) struct Lease {
     /// The limit.
     pub(crate) most: u32,
-    /// How many more places the program has now.
+    /// The additional capacity of the program.
     pub(crate) granted: usize,
-    /// Whether less than three quarters of the places are left: then a program keeps none that it does not use.
+    /// Whether a quarter of the capacity is taken: then a program keeps none that it does not use.
     pub(crate) is_scarce: bool,
-    /// Those of the messages in doubt that are launched.
+    /// The launched ones of the messages in doubt.
     pub(crate) launched: Vec<Uuid>,
 }
 

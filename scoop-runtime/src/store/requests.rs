@@ -176,7 +176,6 @@ pub(crate) struct RetiredHandler {
 pub(crate) struct Redelivery {
     /// The hierarchies that continue or begin, one for each message.
     pub(crate) roots: BTreeSet<Uuid>,
-    /// The handlers that have a new run.
     pub(crate) handlers: BTreeSet<String>,
     /// Whether a message has a due time or a deadline.
     pub(crate) has_timer: bool,
@@ -213,8 +212,8 @@ pub(crate) struct Relaunch<'a> {
 /// The hierarchies with the same first message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Relaunches {
-    /// Whose message was launched again.
+    /// The hierarchy whose message was launched again as this one.
     pub(crate) of: Option<HierarchyId>,
-    /// As which ones its message was launched again, the oldest first.
+    /// The hierarchies as which its message was launched again, the oldest first.
     pub(crate) as_others: Vec<HierarchyId>,
 }

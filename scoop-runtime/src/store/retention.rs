@@ -52,7 +52,7 @@ impl Default for PruneBatch {
 #[derive(Debug, Default)]
 pub(crate) struct PrunePage {
     pub(crate) roots: Vec<Uuid>,
-    /// Those of them that could not be deleted the last time.
+    /// The hierarchies that could not be deleted the last time.
     pub(crate) put_off: Vec<Uuid>,
     /// The next page begins after this one; `None` at the end.
     pub(crate) next: Option<Uuid>,
@@ -71,9 +71,9 @@ pub(crate) struct DueBatch {
 #[derive(Clone, Debug)]
 pub(crate) struct DueSettlement {
     pub(crate) due: DueBatch,
-    /// Those that may be deleted; `None` if the program has no archive.
+    /// The hierarchies that may be deleted; `None` if the program has no archive.
     pub(crate) archived: Option<Vec<Uuid>>,
-    /// When to look again at one that could not be archived.
+    /// The pause before the next attempt with one that could not be archived.
     pub(crate) retry_after: Duration,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct DueSettlement {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PruneTimes {
     Age(Duration),
-    /// Those of its topic; these if it has none.
+    /// The times of its topic; these if it has none.
     ByTopic(Retention),
 }
 

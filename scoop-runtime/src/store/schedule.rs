@@ -53,7 +53,6 @@ pub(crate) struct Awaited {
 pub(crate) struct DueSchedule {
     pub(crate) topic: String,
     pub(crate) handler: String,
-    /// Its timetable, if this program supports that.
     pub(crate) timetable: Result<Timetable, TimetableError>,
     pub(crate) next_at: OffsetDateTime,
     pub(crate) run_count: i64,

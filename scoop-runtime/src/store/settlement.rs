@@ -135,7 +135,7 @@ pub(super) enum Ending {
 pub(super) enum ForgottenChildren {
     #[serde(rename = "all")]
     All,
-    /// Those without a failed rollback.
+    /// The runs without a failed rollback.
     #[serde(rename = "rolled back")]
     RolledBack,
 }
@@ -161,7 +161,7 @@ pub(super) struct EventRow {
     pub(super) exception: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detached_root: Option<Uuid>,
-    /// That of an emission, if it is not the run's.
+    /// The context of an emission, if it is not the run's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context: Option<Context>,
     /// What the run waits for after it.
@@ -317,7 +317,7 @@ impl Settlement {
         (self.id, self.epoch)
     }
 
-    /// Where the run stands among all of them, by which those are locked that are locked together.
+    /// The order in which runs are locked that are locked together.
     pub(crate) fn lock_order(&self) -> (Uuid, Uuid) {
         (self.root, self.id)
     }
@@ -361,7 +361,7 @@ impl Settlement {
             && self.return_values.len() <= 1
     }
 
-    /// Whether something becomes due at a certain time because of this.
+    /// Whether the launch sets a timer: a due time or a deadline.
     pub(crate) fn has_timer(&self) -> bool {
         let of_emission = |row: &EmissionRow| row.due.is_some() || !row.deadlines.is_empty();
         self.wait.is_some() || !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)

@@ -13,9 +13,8 @@ pub(crate) fn sender(traceparent: Option<&str>) -> Option<TraceContext> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deliver {
-    /// Those of these names and keys.
     To(Vec<SignalKey>),
-    /// Those that a run awaits, and that this transaction or a later one has sent.
+    /// The awaited signals that this transaction or a later one has sent.
     SentSince(TransactionNumber),
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct AwaitingRun {
 /// Expired signals of one name: no run awaited them in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExpiredSignals {
-    /// Their name, and the key of one of them.
+    /// The name of the signals, and the key of one of them.
     pub(crate) to: SignalKey,
     pub(crate) signals: u64,
 }

@@ -110,7 +110,6 @@ pub(crate) struct ClaimedRun {
     pub(crate) began_at: OffsetDateTime,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
-    /// The definition under which its newest step completed.
     pub(crate) definition: Option<i32>,
     /// The definition that it is reserved for; 0 for none.
     pub(crate) reserved_for: i32,
@@ -305,7 +304,7 @@ pub(crate) struct GiveUpReasons {
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Freed {
     pub(crate) runs: usize,
-    /// Those among them that are stuck, with their hierarchies.
+    /// The stuck ones of the freed runs, with their hierarchies.
     pub(crate) stuck: Vec<(Uuid, Uuid)>,
     pub(crate) retired: Vec<GoneHandler>,
 }
@@ -413,7 +412,7 @@ pub(crate) struct NextDue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuspectClaim {
     Allowed,
-    /// It executes another one, so suspects do not count as due.
+    /// The worker executes another suspect, so suspects do not count as due.
     Deferred,
 }
 

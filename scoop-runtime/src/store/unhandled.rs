@@ -9,7 +9,7 @@ pub(crate) struct Unhandled {
     pub(crate) topic: String,
     /// The Rust type of the message.
     pub(crate) message: String,
-    /// The place of the launch, if that was in a step.
+    /// The location of the launch, if that was in a step.
     pub(crate) at: Option<&'static Location<'static>>,
 }
 

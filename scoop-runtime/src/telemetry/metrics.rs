@@ -242,7 +242,6 @@ pub(crate) struct StepTimes(OnceLock<Box<[StepTimesOf]>>);
 type StepTimesOf = [[OnceLock<Histogram>; 3]; 4];
 
 impl StepTimes {
-    /// That of the step at this position, of so many.
     fn get(&self, (step, steps): (usize, usize), code: Code, end: CodeEnd) -> Option<&OnceLock<Histogram>> {
         let all = self.0.get_or_init(|| (0..steps).map(|_| StepTimesOf::default()).collect());
         all.get(step)?.get(code as usize)?.get(end as usize)

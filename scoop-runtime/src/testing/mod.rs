@@ -177,7 +177,6 @@ async fn steps_of(
     Ok(rehearsal.steps())
 }
 
-/// Runs the rehearsal once for each of these places.
 async fn each(
     rehearse: &impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
     places: &[FaultPoint],

@@ -127,7 +127,6 @@ impl RehearsalState {
         FaultPoint { saga: saga.to_owned(), run: at, what, number, fault }
     }
 
-    /// Whether a fault is injected at this place.
     fn fires_at(&mut self, point: &FaultPoint) -> bool {
         let strikes = matches!(&self.trouble, InjectedFault::At(at) if at == point);
         self.faults_injected += usize::from(strikes);

@@ -284,7 +284,6 @@ impl TreeBounds {
         self.runs.map(|runs| runs.saturating_add(LAUNCHED_MAX))
     }
 
-    /// The same of all runs.
     pub(crate) fn launched_in_all(&self) -> Option<usize> {
         self.runs.map(|runs| runs.saturating_add(LAUNCHED_IN_ALL_MAX))
     }

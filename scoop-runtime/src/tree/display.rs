@@ -53,7 +53,7 @@ impl fmt::Display for RunInfo {
 }
 
 impl RunInfo {
-    /// Its state, with the details of that state.
+    /// The state with its details.
     fn progress(&self) -> String {
         let state = &self.state;
         let due = self.wakes_at.map(|at| ahead(at, self.read_at));
@@ -114,7 +114,7 @@ impl RunInfo {
         format!("waiting for {left} of {} children: {}", self.children.len(), named.join(", "))
     }
 
-    /// Its details besides the state, a line each.
+    /// The details besides the state, a line each.
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.identity()];
         notes.extend(self.execution());

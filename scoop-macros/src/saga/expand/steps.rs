@@ -49,7 +49,6 @@ pub(super) fn step_enum(outline: &Outline) -> TokenStream {
     }
 }
 
-/// The identifier at the place of the attribute.
 fn unplaced(ident: &Ident) -> Ident {
     Ident::new(&ident.to_string(), Span::call_site())
 }
@@ -67,7 +66,7 @@ fn module(Outline { ident, .. }: &Outline) -> Ident {
     at_call_site(&module)
 }
 
-/// A number that stands for the place of the attribute; zero outside of a compilation.
+/// A number that is unique to the place of the attribute; zero outside of a compilation.
 fn span_number() -> u64 {
     if !proc_macro::is_available() {
         return 0;

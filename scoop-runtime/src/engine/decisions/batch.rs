@@ -23,9 +23,8 @@ use crate::testing::CommitToken;
 use crate::util::ids;
 use crate::util::payload::storable;
 
-/// What becomes of a decision, if its transaction commits.
+/// The outcome of a decision if its transaction commits.
 pub(super) enum OutcomeIfCommitted {
-    /// It is made.
     Settles(Box<Settles>),
     /// See [`super::DecisionOutcome`].
     Failed(Failure),
@@ -38,7 +37,6 @@ pub(super) enum OutcomeIfCommitted {
 
 /// A decision that was made, and what is needed after its commit.
 pub(super) struct Settles {
-    /// The run and the epoch.
     pub(super) id: (Uuid, i64),
     pub(super) after: AfterCommit,
     pub(super) commit_token: Option<CommitToken>,
@@ -132,7 +130,6 @@ pub(super) fn decide_loaded(
     Some((decisions, outcomes, working.state.map(|(_, state)| state)))
 }
 
-/// An entity while decisions about it are made.
 struct Working {
     /// Its version, and its state as it was last written.
     stored: StoredEntity,
@@ -162,7 +159,6 @@ impl Working {
         }
     }
 
-    /// Reads the stored state.
     fn read(&mut self, entity: EntityType, source: &str) -> Result<(), String> {
         match boundary::run(source, || entity.read(self.stored.state.as_ref())) {
             Ok(Ok(state)) => self.state = Some((entity, DropGuarded::new(state))),
@@ -184,7 +180,6 @@ impl Working {
     }
 }
 
-/// A decision.
 struct DecidedCommand {
     /// The change of the entity.
     apply: Option<DropGuarded<Application>>,
@@ -236,7 +231,7 @@ impl DecisionInBatch<'_> {
         Ok(Ok(OutcomeIfCommitted::Settles(settles)))
     }
 
-    /// What the command decides. Nothing has changed yet.
+    /// Calls the command. Nothing has changed yet.
     fn decided(&self, entity: &mut Working) -> Result<DecidedCommand, OutcomeIfCommitted> {
         let Undecided { run, saga, decisions, .. } = self.undecided;
         match &entity.hindrance {
@@ -270,7 +265,7 @@ impl DecisionInBatch<'_> {
         Ok(DecidedCommand { apply, event, settles, settlement })
     }
 
-    /// Whether all of the batch is decided in another way after an application has failed.
+    /// Whether the batch is split after an application has failed.
     fn splits(&self) -> bool {
         match self.write {
             Write::AtLast => !is_injected(Bug::StoreAfterPanic),
@@ -306,7 +301,7 @@ impl DecisionInBatch<'_> {
         Ok(())
     }
 
-    /// What to do after the cause of a failure is gone.
+    /// The advice for the time after the cause of a failure is gone.
     fn remedy(&self) -> &'static str {
         match self.undecided.task {
             ToDecide::Decide { .. } => "send the command again",
@@ -408,7 +403,6 @@ impl DecisionInBatch<'_> {
         Ok((Box::new(Settles { id, after, commit_token, sets_a_time }), settlement))
     }
 
-    /// The move of the run.
     fn with_call<T>(&self, conclude: impl FnOnce(Call<'_>) -> T) -> Result<T, OutcomeIfCommitted> {
         match Continuation::of(&self.undecided.saga.definition, &self.undecided.run) {
             Ok(Continuation::Call(call)) => Ok(conclude(call)),

@@ -13,7 +13,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
 pub(super) struct LockedEntities {
-    /// Those of each entity, in the order of arrival.
+    /// The decisions of each entity, in the order of arrival.
     waiting: BTreeMap<EntityId, VecDeque<Pending>>,
     next_try: Option<Instant>,
     /// The pause before the last try.
@@ -29,7 +29,7 @@ impl LockedEntities {
         }
     }
 
-    /// Keeps those of these that have to wait behind others about the same entity, and returns the rest.
+    /// Keeps the decisions that wait behind others about the same entity, and returns the rest.
     pub(super) fn admit(&mut self, arrived: Vec<Pending>) -> Vec<Pending> {
         let mut admitted = vec![];
         for pending in arrived {

@@ -42,7 +42,6 @@ const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '5s'";
 /// The answers to settlements that were committed, by run and epoch.
 type Answers = BTreeMap<(Uuid, i64), SettleResult>;
 
-/// Why a transaction was not committed.
 enum Refused {
     /// The settlement of this run does not apply.
     Void((Uuid, i64)),
@@ -98,7 +97,7 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, mut queue: Inbox, drai
     }
 }
 
-/// Takes the decisions of the next transaction. One that is repeated is made by itself.
+/// Takes the decisions of the next transaction. A repeated decision has a transaction of its own.
 fn next_batch(waiting: &mut Vec<Pending>) -> Vec<Pending> {
     let fresh = waiting.iter().take(BATCH_MAX).take_while(|pending| !pending.undecided.is_repeated).count();
     waiting.drain(..fresh.max(1).min(waiting.len())).collect()
@@ -156,7 +155,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
     }
 }
 
-/// Decides all of them in one transaction. An error comes with the outcomes, if there are any.
+/// Decides all of them in one transaction. An error has the outcomes so far.
 async fn decide_in_transaction(
     engine: &Engine,
     batch: &[Pending],
@@ -202,7 +201,7 @@ async fn decide_in_transaction(
     Err((outcomes, error))
 }
 
-/// Why a decision in a transaction cannot go on, before that is rolled back.
+/// The reason for which a transaction of decisions has to be rolled back.
 enum Broken {
     Refused(Refused),
     Code(&'static str, Error),
@@ -219,7 +218,6 @@ impl From<sqlx::Error> for Broken {
 #[derive(Clone, Copy)]
 struct Deciding<'a> {
     engine: &'a Engine,
-    /// The first of them.
     undecided: &'a Undecided,
     several: bool,
 }

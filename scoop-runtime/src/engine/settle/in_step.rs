@@ -12,7 +12,6 @@ use crate::store::{MARKED, RowState, SettleResult, Settlement, StepTransaction, 
 
 /// Why the transaction of a step was not committed.
 pub(super) enum CommitError {
-    /// The execution of the run ends.
     Exit(Exit),
     /// The step has caused it.
     Failed(String),

@@ -65,7 +65,7 @@ pub(super) async fn settle(
     }
 }
 
-/// Has the event of a step that succeeded in the end tell how many attempts failed before, and how the newest of them did.
+/// Records the number of failed attempts, and the newest failure, with the event of a step that succeeded at last.
 fn record_attempts(execution: &Execution, conclusion: &mut Conclusion) {
     if let Some(completed) = conclusion.events.iter_mut().find(|event| event.kind == EventKind::Suspended) {
         let text = match (execution.attempt(), &execution.newest_failure) {
@@ -134,7 +134,6 @@ fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) ->
     settlement.under(engine.topology.number_of(&execution.saga.definition.saga), execution.definition)
 }
 
-/// Persists it together with conclusions of other runs.
 async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> SettleOutcome {
     let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
@@ -168,7 +167,6 @@ pub(super) async fn settled(
     }
 }
 
-/// Persists it in the transaction of the step.
 async fn settle_in_step(
     engine: &Engine,
     execution: &mut Execution,
@@ -233,15 +231,12 @@ pub(super) struct AfterCommit {
     run: Option<Run>,
     rolling_back: bool,
     context: Context,
-    /// The definition under which its newest step completed.
     definition: Option<i32>,
     outcome: Option<Box<Decision>>,
-    /// The topic of each message that was launched.
     topics: Vec<String>,
     signals: Vec<SignalKey>,
-    /// The message of the execution that begins.
     as_new: Option<Value>,
-    /// What it waits for, if strategies have to decide before it goes on.
+    /// The wait, if strategies have to decide before the run continues.
     wait: Option<Wait>,
 }
 
@@ -260,7 +255,7 @@ impl AfterCommit {
         Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], as_new, wait }
     }
 
-    /// The same, with what only its settlement has.
+    /// Adds the facts that only the settlement has.
     pub(super) fn with(self, settlement: &Settlement) -> Self {
         Self { definition: settlement.definition(), signals: settlement.to_deliver(), ..self }
     }

@@ -12,7 +12,6 @@ const CHANNEL_MAX: usize = 1_000;
 
 pub(in crate::engine) type Answer = Result<SettleResult, SettleError>;
 
-/// An outcome, and the sender of its result.
 pub(in crate::engine) struct Pending {
     pub(super) settlement: Settlement,
     pub(super) answer: oneshot::Sender<Answer>,

@@ -166,7 +166,7 @@ impl TopologyCache {
         !self.view().limited_names.is_empty()
     }
 
-    /// The topics on which launches need a place in the queue of a saga.
+    /// The topics on which launches need capacity in the queue of a saga.
     pub(super) fn limited_topics(&self) -> Arc<LimitedTopics> {
         lock(&self.view).limited_topics.clone()
     }

@@ -170,7 +170,7 @@ impl State {
         ready.filter(move |(.., run)| !self.row(*run).is_some_and(is_left))
     }
 
-    /// What is seen now: there are no transactions in progress.
+    /// A scan of this moment, without transactions in progress.
     pub(super) fn scan(&self) -> QueueScan {
         QueueScan { at: self.now(), snapshot: Snapshot::default() }
     }
@@ -222,14 +222,12 @@ impl State {
         request.map(|request| request.context.clone()).unwrap_or_default()
     }
 
-    /// An owned run, with all that is needed to continue it after its children.
     pub(super) fn claimed_with_children(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
         let mut claimed = self.claimed(run, identifier)?;
         claimed.run.failed_children = self.failed_children(run);
         Some(claimed)
     }
 
-    /// An owned run, with all that is needed to begin it.
     fn claimed(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
         let row = self.row(run)?;
         let message =

@@ -128,13 +128,11 @@ impl DefinitionStorage for MemoryStore {
     }
 }
 
-/// The queues as the index of ready runs has them.
 pub(super) fn queues_of(queues: &ClaimQueues) -> impl Iterator<Item = ClaimQueue> {
     queues.each().map(|(topic, handler, queue)| (handler.into(), topic.into(), queue))
 }
 
 impl State {
-    /// Whether the worker is registered, and knows the current topology.
     pub(super) fn may_claim(&self, worker: Uuid, topology: i64) -> bool {
         self.workers.get(&worker).is_some_and(|worker| worker.topology == topology)
     }

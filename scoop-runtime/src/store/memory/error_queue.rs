@@ -24,7 +24,6 @@ pub(super) struct FailedRun {
     pub(super) run: Uuid,
     pub(super) saga: Arc<str>,
     pub(super) message: Uuid,
-    /// The time of its last event.
     pub(super) at: OffsetDateTime,
     /// The step; none for that of the recorded failure.
     pub(super) step: Option<String>,
@@ -33,7 +32,6 @@ pub(super) struct FailedRun {
 }
 
 impl FailedRun {
-    /// The run of this row, which has failed.
     pub(super) fn new(outcome: FailedOutcome, row: &WorkingRow) -> Self {
         Self {
             outcome,
@@ -149,7 +147,6 @@ fn stuck(row: &WorkingRow) -> Failure {
     Failure::new("Stuck", row.reason.as_deref().unwrap_or("stuck"), &row.handler)
 }
 
-/// The message as it is stored, if programs can read that.
 fn storable(failed: &Failed) -> Option<Value> {
     let value = serde_json::to_value(failed).ok()?;
     payload::storable(value, payload::BYTES_MAX_DEFAULT, String::new).ok()

@@ -17,7 +17,7 @@ use crate::util::ids;
 /// A row of `message_event`.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    /// Its place in the order in which all events of the database were written.
+    /// Its position in the order in which all events of the database were written.
     pub(super) ordinal: u64,
     pub(super) id: Uuid,
     pub(super) message: Uuid,
@@ -117,7 +117,7 @@ impl Event {
 }
 
 impl InterventionRow {
-    /// Its place in lists: the older one comes first, and of those of one time the one with the lower id.
+    /// Its order in lists: by time, then by id.
     pub(super) fn order(&self) -> (OffsetDateTime, Uuid) {
         (self.at, self.id)
     }
@@ -195,7 +195,6 @@ impl EventLog {
         self.interventions.push(done);
     }
 
-    /// The interventions on a run, oldest first.
     pub(super) fn interventions_of(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &InterventionRow> {
         self.interventions_of.get(&run).into_iter().flatten().map(|at| &self.interventions[*at])
     }

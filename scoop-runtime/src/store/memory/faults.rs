@@ -5,7 +5,6 @@ pub use self::simulated::FaultLink;
 #[cfg(feature = "simulation")]
 pub(super) use self::simulated::Faults;
 
-/// A link without faults.
 #[cfg(not(feature = "simulation"))]
 #[derive(Clone, Default)]
 pub(super) struct Faults(());

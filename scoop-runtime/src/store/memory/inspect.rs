@@ -80,7 +80,6 @@ pub struct WorkingRun {
 }
 
 impl MemoryStore {
-    /// All events, in the order in which they were written.
     pub(crate) fn event_log(&self) -> Vec<LoggedEvent> {
         let state = self.lock();
         let records = state.hierarchies.values().map(|hierarchy| &hierarchy.record);
@@ -90,7 +89,6 @@ impl MemoryStore {
         events.into_iter().map(|(record, event)| event.logged_event(record)).collect()
     }
 
-    /// The events of one hierarchy, in the order in which they were written.
     pub(crate) fn event_log_of(&self, root: Uuid) -> Vec<LoggedEvent> {
         let state = self.lock();
         let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
@@ -110,7 +108,6 @@ impl MemoryStore {
             .collect()
     }
 
-    /// Forgets the hierarchies that have ended, and returns their number.
     pub(crate) fn prune_finished(&self) -> usize {
         self.lock().prune_finished()
     }

@@ -19,20 +19,17 @@ use crate::util::format::system_time;
 /// The rows of `join_member`.
 #[derive(Default)]
 pub(super) struct JoinMembers {
-    /// In the order of their times.
+    /// Ordered by time.
     waiting: Vec<MemberRow>,
-    /// By the run of the collector.
     joined: BTreeMap<Uuid, JoinedRow>,
 }
 
-/// The row of a message that is joined.
 struct JoinedRow {
     message: Uuid,
     saga: String,
     root: Uuid,
 }
 
-/// The row of a message that waits.
 struct MemberRow {
     run: Uuid,
     saga: String,

@@ -137,7 +137,6 @@ impl State {
         self.insert(row);
     }
 
-    /// Puts a message into its hierarchy.
     pub(super) fn publish(&mut self, root: Uuid, id: Uuid, topic: &str, payload: Value) {
         self.hierarchy_by_id.insert(id, root);
         let message = Message { topic: topic.into(), payload };

@@ -246,7 +246,6 @@ impl State {
         has_returned
     }
 
-    /// What counts for the limits of a saga and of its keys.
     fn usage(&self, limit: &RecordedLimit) -> Usage {
         let handlers = &limit.of.handlers;
         let running = match limit.concurrency {
@@ -310,7 +309,6 @@ impl State {
         })
     }
 
-    /// The runs of these handlers that are in execution.
     fn running(&self, handlers: &[String]) -> impl Iterator<Item = &WorkingRow> {
         let rows = self.owned().filter_map(|run| self.row(run));
         rows.filter(|row| {
@@ -318,12 +316,10 @@ impl State {
         })
     }
 
-    /// How many runs of these handlers are in execution.
     pub(super) fn running_of(&self, handlers: &[String]) -> usize {
         self.running(handlers).count()
     }
 
-    /// The runs that count for the concurrency of a saga.
     fn counted<'a>(&'a self, limit: &'a RecordedLimit) -> Box<dyn Iterator<Item = &'a WorkingRow> + 'a> {
         let handlers = &limit.of.handlers;
         if !limit.serial || is_injected(Bug::YieldOrder) {
@@ -391,7 +387,6 @@ impl State {
         }
     }
 
-    /// Returns all parked runs of these handlers to their queues.
     fn unpark_all(&mut self, handlers: &[String]) {
         let parked =
             self.parked.iter().filter(|((of, _), _)| handlers.iter().any(|handler| **handler == **of));

@@ -57,7 +57,6 @@ pub(crate) struct MemoryStore {
     link: Faults,
 }
 
-/// The state that all processes share.
 struct Database {
     state: Mutex<State>,
     clock: Clock,
@@ -107,7 +106,6 @@ impl MemoryStore {
         self.database.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The clients that wait for the end of a hierarchy.
     pub(crate) fn completions(&self) -> &Completions {
         &self.database.completions
     }

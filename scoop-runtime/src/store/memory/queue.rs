@@ -14,7 +14,7 @@ use crate::store::limit::RecordedLimit;
 use crate::store::queue::{LEASE_MAX, limited_topics};
 use crate::store::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX, QueueLength, QueueStorage};
 
-/// The leased places of the queue of each saga, by holder, with the time until which they count.
+/// The leased capacity of the queue of each saga, by holder, with the time until which it counts.
 pub(super) type Leases = BTreeMap<String, BTreeMap<Uuid, (usize, OffsetDateTime)>>;
 
 impl QueueStorage for MemoryStore {
@@ -33,7 +33,7 @@ impl QueueStorage for MemoryStore {
 }
 
 impl State {
-    /// The topics on which launches need a place in the queue of a saga.
+    /// The topics on which launches need capacity in the queue of a saga.
     pub(super) fn limited_topics(&self) -> LimitedTopics {
         let pairs = self.topology.iter().filter(|listed| listed.until.is_none()).filter_map(|listed| {
             let limit = self.limit_of(&listed.handler).filter(|limit| limit.queue.is_some())?;

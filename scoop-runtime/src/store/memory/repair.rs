@@ -52,7 +52,7 @@ impl RepairStorage for MemoryStore {
     }
 
     async fn failed_rollbacks(&self, page: Page) -> sqlx::Result<Vec<FailedRollback>> {
-        self.run("failed_compensations", |state| {
+        self.run("failed_rollbacks", |state| {
             let is_after = |at: OffsetDateTime, id| page.after.is_none_or(|after| (at.into(), id) < after);
             let listed = state.failed.iter().rev().filter(|(at, id, _)| is_after(*at, *id));
             let rows = listed.filter_map(|(_, id, root)| state.row((*root, *id)));
@@ -267,7 +267,7 @@ impl State {
 }
 
 impl WorkingRow {
-    /// Has it go on after the decision of an operator.
+    /// Continues it after the decision of an operator.
     fn repair(&mut self, repaired: &RepairedRun, now: OffsetDateTime) {
         self.free(now);
         (self.state, self.rollback_requested) = (repaired.state, repaired.rollback_requested);
@@ -330,7 +330,6 @@ impl EventLog {
         })
     }
 
-    /// Whether the parent run launched this message during its rollback.
     fn compensates(&self, message: Uuid) -> bool {
         let emitted = self.of_message(message, EventKind::Emitted).next();
         emitted.is_some_and(|emitted| self.is_of_rollback(emitted))

@@ -26,7 +26,7 @@ const FAILED_TOPICS: &str = "scoop.failed";
 
 const PAGE_MAX: usize = 1_000;
 
-/// A worker that stopped without a word keeps others waiting for so long.
+/// The time after which another worker takes over the deletion.
 const TAKEN_FOR: time::Duration = time::Duration::minutes(5);
 
 /// The most characters of the error of a hierarchy that could not be deleted.
@@ -39,7 +39,7 @@ const DOUBLINGS_MAX: u32 = 5;
 #[derive(Debug, Default)]
 pub(super) struct RetentionState {
     times: BTreeMap<(String, String), Retention>,
-    /// The last hierarchy that the turn has looked at.
+    /// The last hierarchy that was read.
     after: Uuid,
     taken: Option<(Uuid, OffsetDateTime)>,
     put_off: BTreeMap<Uuid, PutOff>,
@@ -59,7 +59,6 @@ pub(super) struct PutOff {
 /// Whether a hierarchy is to be deleted, and when to look at it again otherwise.
 struct Judgement {
     verdict: PruneVerdict,
-    /// When its last run ended.
     last_at: OffsetDateTime,
     recheck_at: OffsetDateTime,
 }
@@ -202,7 +201,7 @@ impl RetentionState {
 }
 
 impl State {
-    /// What is older than this is old enough.
+    /// The time before which rows are old enough.
     fn before(&self, age: Duration) -> OffsetDateTime {
         let age = age.max(RETENTION_MIN).try_into().unwrap_or(time::Duration::MAX);
         self.now().saturating_sub(age)
@@ -212,7 +211,6 @@ impl State {
         self.hierarchies.range((Bound::Excluded(root), Bound::Unbounded))
     }
 
-    /// Hierarchies that could not be deleted.
     pub(super) fn undeletable(&self) -> impl Iterator<Item = (&Uuid, &PutOff)> {
         self.retention.put_off.iter().filter(|(_, row)| row.failures > 0)
     }
@@ -223,7 +221,7 @@ impl State {
         record.messages.get(&emitted.message).map(|message| &*message.topic)
     }
 
-    /// The times of the handlers of this topic: of the retired ones if all are.
+    /// The times of the handlers of this topic: those of retired ones only if all are retired.
     fn times_of(&self, topic: &str) -> Vec<Retention> {
         let (listening, times) = (self.listening(topic), self.retention.times.iter());
         let all: Vec<_> = times.filter(|((of, _), _)| of == topic).collect();
@@ -380,7 +378,6 @@ impl State {
         asked.chain(relaunched).fold(hierarchy.last_at(), OffsetDateTime::max)
     }
 
-    /// Whether a join, or an unfinished hierarchy, still needs it.
     fn is_needed(&self, root: Uuid, Hierarchy { record, .. }: &Hierarchy) -> bool {
         let emitted = record.of_run(root).find(|event| event.kind == EventKind::Emitted);
         let message = emitted.and_then(|event| record.messages.get(&event.message));
@@ -400,7 +397,6 @@ impl Hierarchy {
         ended.or_else(began).unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 
-    /// The outcomes of the runs of its first message.
     pub(super) fn handled(&self) -> impl Iterator<Item = RunOutcome> {
         self.ended.values().filter(|ended| ended.last.lineage.ids().len() == 2).map(|ended| ended.outcome)
     }

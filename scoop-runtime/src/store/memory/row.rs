@@ -96,7 +96,7 @@ pub(super) struct EndedRow {
     pub(super) last: WorkingRow,
 }
 
-/// The place of a row in the indices, apart from its id.
+/// The entry of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum IndexKey {
     /// With its priority, whether it is a suspect, and what it waits for in another index.
@@ -113,9 +113,9 @@ pub(super) enum IndexKey {
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Need {
     Signal(SignalKey),
-    /// A strategy.
+    /// A strategy decides about the children.
     Children,
-    /// A place of this key, since that time.
+    /// The limit of this key, since that time.
     Parked(String, OffsetDateTime),
 }
 
@@ -231,7 +231,6 @@ impl WorkingRow {
         epoch && self.state == RowState::Running
     }
 
-    /// Whether it has to give up by now.
     pub(super) fn is_overdue(&self, now: OffsetDateTime) -> bool {
         (self.giving_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
     }
@@ -257,7 +256,6 @@ impl WorkingRow {
         self.priority().queue_time(self.due_at())
     }
 
-    /// Whether it goes on without an operator.
     pub(super) fn goes_on(&self) -> bool {
         self.state != RowState::Failed
     }

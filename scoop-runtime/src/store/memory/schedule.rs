@@ -98,7 +98,7 @@ fn own<'a>((topics, handlers): SubscriptionKeys<'a>) -> impl Iterator<Item = (St
 }
 
 impl State {
-    /// An unchanged schedule keeps its next time; one that changed begins anew.
+    /// An unchanged schedule keeps its next time; a changed one starts again.
     fn list_schedule(&mut self, registered: &ScheduleRegistration<'_>) {
         let pair = (registered.topic.to_owned(), registered.handler.to_owned());
         let fresh = ScheduleRow {

@@ -37,13 +37,11 @@ struct SettleStep<'a> {
     knows: Context,
     /// It belongs to a rollback.
     undoing: bool,
-    /// The handlers that have a new run.
     started: BTreeSet<String>,
     waits: bool,
 }
 
 impl SettleStep<'_> {
-    /// What becomes of a run that ends.
     fn outcome(&self) -> RunOutcome {
         match self.settlement {
             Settlement { rolling_back: true, .. } => RunOutcome::RolledBack,
@@ -53,7 +51,6 @@ impl SettleStep<'_> {
 }
 
 impl WorkingRow {
-    /// What a run is in the end.
     fn ends_as(&mut self, step: &SettleStep<'_>) {
         self.failure.clone_from(&step.settlement.failure);
         self.context = step.knows.clone();
@@ -62,7 +59,6 @@ impl WorkingRow {
 }
 
 impl WorkingRow {
-    /// What a run is whose rollback has failed.
     fn fails_as(&mut self, step: &SettleStep<'_>, now: OffsetDateTime) {
         let SettleStep { settlement, knows, .. } = step;
         let began_rollback = settlement.begins_rollback.then_some(now);

@@ -125,7 +125,6 @@ impl SignalRow {
 }
 
 impl State {
-    /// Records a signal, unless there is one with its id.
     pub(super) fn insert_signal(&mut self, signal: &NewSignal) {
         if self.signals.contains_key(&signal.id) {
             return;

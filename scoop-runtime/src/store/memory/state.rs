@@ -157,7 +157,6 @@ pub(super) struct State {
     pub(super) overdue: BTreeSet<(OffsetDateTime, RowKey)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
     pub(super) failed: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
-    /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
     written: u64,
     order_count: u64,

@@ -216,12 +216,10 @@ impl PostgresStore {
     }
 }
 
-/// Whether the row of a scan has a run, too.
 pub(super) fn has_run(row: &PgRow) -> bool {
     row.try_get::<Option<Uuid>, _>("id").is_ok_and(|id| id.is_some())
 }
 
-/// What the statement of this row has seen.
 pub(super) fn scan(row: &PgRow) -> sqlx::Result<QueueScan> {
     let snapshot = Snapshot::parse(row.try_get("snapshot")?, row.try_get("own_xid")?)
         .map_err(|error| sqlx::Error::Decode(error.into()))?;

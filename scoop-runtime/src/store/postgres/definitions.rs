@@ -136,7 +136,7 @@ impl DefinitionStorage for PostgresStore {
 }
 
 impl PostgresStore {
-    /// The numbers of those of these definitions that are recorded, by handler.
+    /// The numbers of the recorded ones of these definitions, by handler.
     async fn definition_ids(&self, of: &[NewDefinition]) -> sqlx::Result<Vec<(String, i32)>> {
         sqlx::query_as(self.sql.definition_ids.clone())
             .bind(of.iter().map(|it| &*it.handler).collect::<Vec<_>>())
@@ -145,7 +145,6 @@ impl PostgresStore {
             .await
     }
 
-    /// Registers a worker, in a transaction of the caller.
     pub(super) async fn register_on(
         &self,
         connection: &mut PgConnection,

@@ -138,7 +138,7 @@ fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
 }
 
 impl PostgresStore {
-    /// Locks an entity in a transaction of the user, and makes its row if it is missing. Returns its version.
+    /// Locks an entity in a transaction of the user, inserts its row if it is missing, and returns its version.
     pub(crate) async fn lock_entity(
         &self,
         connection: &mut PgConnection,

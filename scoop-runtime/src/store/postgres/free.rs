@@ -77,7 +77,6 @@ impl FreeStorage for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Frees the runs of these owners that are not in flight.
     async fn free(
         &self,
         connection: &mut PgConnection,

@@ -36,7 +36,7 @@ const DUE_MAX: i64 = 2_000;
 const LOCKED_MAX: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The pause after which an overdue key that was locked is looked at again, in seconds.
+/// The pause before another attempt with an overdue key that was locked, in seconds.
 const LOCKED_PAUSE: f64 = 0.2;
 
 /// The turns of this process at keys: its own transactions wait for each other here, in their order, without a
@@ -162,7 +162,6 @@ impl PostgresStore {
         Ok(None)
     }
 
-    /// As [`Self::lock_join`], but tries for some time.
     async fn lock_join_patiently(
         &self,
         spec: &JoinSpec,

@@ -83,13 +83,12 @@ struct UnderLimit {
 /// Due runs that may be claimed.
 #[derive(Default)]
 struct Candidates {
-    /// Each with its key; empty for those without one.
+    /// The runs, each with its key; empty without one.
     runs: Vec<(Candidate, String)>,
-    /// The runs whose keys this program does not compute.
+    /// The runs of sagas whose key function only a newer program has.
     unkeyed: BTreeSet<Uuid>,
     /// Whether some were left out, since they took too long or their messages are too large.
     is_cut: bool,
-    /// What the statement has seen.
     scan: Option<QueueScan>,
     /// The queues of all that it has found, and since when each is ready.
     found: Vec<Found>,
@@ -492,7 +491,6 @@ impl PostgresStore {
         Ok(runs.into_iter().map(|(key, (count, _))| (key, count)).collect())
     }
 
-    /// What counts for the limits of the saga, and of these keys.
     async fn usage(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -514,7 +512,6 @@ impl PostgresStore {
         Ok(usage)
     }
 
-    /// Reads the time, and the runs of these keys that began.
     async fn read_rates(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -594,7 +591,6 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// So many due runs with their keys.
     async fn candidates(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -659,7 +655,7 @@ impl PostgresStore {
         Ok(candidates)
     }
 
-    /// Parks runs. Returns how many, and the queue time of the first of each key.
+    /// Parks runs. Returns their number, and the queue time of the first of each key.
     async fn park(
         &self,
         tx: &mut Transaction<'static, Postgres>,

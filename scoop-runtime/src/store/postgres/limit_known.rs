@@ -37,15 +37,15 @@ pub(super) struct KnownSaga {
     oldest: i64,
     /// The runs that count for the concurrency. Some may have ended since.
     running: Counted,
-    /// How many there were when all were last looked up.
+    /// The length of `running` when all of it was last read.
     looked_up: usize,
     /// The keys with parked runs, and since when.
     parked: HashMap<String, Since>,
-    /// Whether other keys may have some, too.
+    /// Whether other keys may have parked runs as well.
     has_more_keys: bool,
     /// Since when runs are ready that other processes have returned to their queues.
     returned_by_others: Since,
-    /// The same of this process, until it is recorded.
+    /// Since when runs are ready that this process has returned, until that is recorded.
     returned: Since,
 }
 
@@ -84,7 +84,7 @@ impl Counted {
     }
 }
 
-/// What a claim has done.
+/// The changes by a claim.
 #[derive(Default)]
 pub(super) struct Done {
     /// The runs that it has taken, each with its root and key.
@@ -242,7 +242,6 @@ impl PostgresStore {
         Ok(is_there && new < KNOWN_MAX)
     }
 
-    /// Reads all runs that count.
     async fn read_running(
         &self,
         tx: &mut Transaction<'static, Postgres>,

@@ -127,7 +127,7 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
 /// A migration that was applied by this library: its number, its checksum, and the time.
 type RecordedMigration = (i64, Vec<u8>, StoredTime);
 
-/// The migrations that were applied by this library. None if the role may not read that.
+/// The migrations that were applied by this library. None if the role may not read them.
 async fn recorded(sessions: &Sessions, quoted: &str) -> sqlx::Result<Option<Vec<RecordedMigration>>> {
     match sqlx::query_as(recorded_migrations(quoted)).all(sessions).await {
         Err(error) if is_denied(&error) => Ok(None),

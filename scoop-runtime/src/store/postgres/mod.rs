@@ -69,7 +69,6 @@ use tokio::sync::OnceCell;
 use self::server_clock::ServerClock;
 use crate::util::sync::Mutex;
 
-/// The tables of one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresStore {
     sessions: Sessions,

@@ -151,7 +151,6 @@ impl Pause {
     }
 }
 
-/// An element of what `scoop.pauses_of` returns.
 #[derive(Deserialize)]
 struct PauseRow {
     kind: String,

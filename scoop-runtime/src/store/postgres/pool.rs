@@ -36,7 +36,7 @@ pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 
     SET default_transaction_read_only = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
     SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
 
-/// The same for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
+/// `SESSION` for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
 const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
     SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL plan_cache_mode = force_generic_plan; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
@@ -49,7 +49,7 @@ const CHECKS_CONNECTION: &str =
 
 const READ_MAX: &str = "60s";
 
-/// That of statements without one.
+/// The limit of statements that have none.
 const UNLIMITED: &str = "0";
 
 /// The `BEGIN` of a transaction that may wait for locks.
@@ -76,7 +76,7 @@ pub(crate) struct Sessions {
     listening: PgPool,
     /// The user's pool, whose options may change.
     users: PgPool,
-    /// Those of the user's options that `pool` and `listening` have.
+    /// The options of `users` that `pool` and `listening` have.
     known: Arc<Mutex<Arc<PgConnectOptions>>>,
     /// The options of a direct route, if they differ from the pool's.
     direct: Option<PgConnectOptions>,
@@ -85,7 +85,7 @@ pub(crate) struct Sessions {
     idle: IdleCache<PooledSession>,
     /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
-    /// The turns of reads for clients.
+    /// The permits of reads for clients.
     reads: ReadPermits,
 }
 
@@ -307,7 +307,7 @@ impl Sessions {
         self.pool.options().get_max_connections()
     }
 
-    /// The turns of reads for clients.
+    /// The permits of reads for clients.
     pub(crate) fn read_permits(&self) -> ReadPermits {
         self.reads.clone()
     }
@@ -404,7 +404,6 @@ enum AfterTransaction {
     Close,
 }
 
-/// The place where a single statement is executed.
 enum StatementSession {
     Connection(PooledSession),
     /// Rolled back, unless the statement succeeds.
@@ -537,7 +536,6 @@ mod tests {
         sessions.run(sleep).await
     }
 
-    /// Waits until the server executes such a statement, or none.
     async fn until_it_sleeps(pool: &PgPool, expected: bool) {
         let sleeps = "SELECT EXISTS (
             SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')";

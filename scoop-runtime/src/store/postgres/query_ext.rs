@@ -11,7 +11,7 @@ use sqlx::{Execute, FromRow, PgConnection, Postgres};
 use super::Sessions;
 use crate::util::retries;
 
-/// A query whose arguments are owned, and whose result is plain rows.
+/// A query with owned arguments, and raw rows as its result.
 pub(super) type OwnedQuery = Query<'static, Postgres, PgArguments>;
 
 /// Executes a query in its own transaction, as the route (direct or proxied) requires, or in one of the caller.
@@ -34,7 +34,7 @@ pub(crate) trait FetchExt: Sized {
         row.map(Self::decode).transpose().inspect_err(retries::note)
     }
 
-    /// The first row, which has to exist.
+    /// The first row. An error if there is none.
     async fn one(self, sessions: &Sessions) -> sqlx::Result<Self::Row> {
         self.first(sessions).await?.ok_or(sqlx::Error::RowNotFound)
     }
@@ -48,7 +48,7 @@ pub(crate) trait FetchExt: Sized {
         self.untyped()?.fetch_optional(connection).await?.map(Self::decode).transpose()
     }
 
-    /// The first row, which has to exist, on this connection.
+    /// The first row, on this connection. An error if there is none.
     async fn one_on(self, connection: &mut PgConnection) -> sqlx::Result<Self::Row> {
         self.first_on(connection).await?.ok_or(sqlx::Error::RowNotFound)
     }
@@ -56,7 +56,6 @@ pub(crate) trait FetchExt: Sized {
 
 /// A statement without result rows.
 pub(super) trait ExecuteExt {
-    /// Executes it; the result counts the affected rows.
     async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult>;
 }
 

@@ -26,7 +26,6 @@ struct Candidate {
     context: Context,
 }
 
-/// The result of one search.
 struct Found {
     candidates: Vec<Candidate>,
     next: Option<Uuid>,

@@ -159,7 +159,7 @@ impl PostgresStore {
         Ok((runs, later.map_or(now, |later| later.max(now))))
     }
 
-    /// Gives a stuck run another chance, if it is still stuck.
+    /// Retries a stuck run, if it is still stuck.
     async fn give_a_chance(
         &self,
         connection: &mut PgConnection,
@@ -237,7 +237,6 @@ impl PostgresStore {
 }
 
 impl Page {
-    /// The query of a page, with its first three parameters.
     fn query(self, sql: sqlx::SqlStr) -> OwnedQuery {
         let (time, id) = self.after.unzip();
         sqlx::query(sql).bind(time).bind(id).bind(i64::from(self.limit))
@@ -270,7 +269,6 @@ impl ConcernedRun {
 }
 
 impl FailedRollback {
-    /// Decodes a row of `failed_runs.sql`.
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (root, id) = (row.try_get("root")?, row.try_get("id")?);
         let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
@@ -292,7 +290,6 @@ impl FailedRollback {
 }
 
 impl StuckRun {
-    /// Decodes a row of `run_page_stuck.sql`.
     pub(crate) fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
         let (root, id) = (row.try_get("root")?, row.try_get("id")?);

@@ -103,7 +103,7 @@ impl ScheduleStorage for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Launches what is due of a schedule that was taken, and moves it on.
+    /// Launches the due ticks of a locked schedule, and advances it.
     async fn fire(
         &self,
         tx: &mut PgConnection,
@@ -124,7 +124,7 @@ impl PostgresStore {
         Ok(Advanced::new(taken, &due, handlers))
     }
 
-    /// Locks one of these that is due, until the end of the transaction.
+    /// Locks a due schedule until the end of the transaction.
     async fn take_schedule(
         &self,
         tx: &mut PgConnection,
@@ -139,12 +139,10 @@ impl PostgresStore {
         sqlx::query_scalar(self.sql.hierarchy_is_unfinished.clone()).bind(root).one_on(tx).await
     }
 
-    /// Launches ticks, and returns their handlers.
     async fn tick(&self, tx: &mut PgConnection, ticks: &[TickMessage<'_>]) -> sqlx::Result<Vec<String>> {
         Ok(self.launch_any(tx, ticks).await?.handlers)
     }
 
-    /// Advances a locked schedule after these ticks.
     async fn move_schedule_on(
         &self,
         tx: &mut PgConnection,

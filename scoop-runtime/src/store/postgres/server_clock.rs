@@ -32,7 +32,7 @@ impl Reading {
 }
 
 impl ServerClock {
-    /// The server's current time. Queries the server at most once a second.
+    /// The server's current time, read at most once a second.
     pub(crate) async fn now(&self, sessions: &Sessions) -> sqlx::Result<Now> {
         let known = *lock(&self.reading);
         if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < READING_VALID_FOR) {

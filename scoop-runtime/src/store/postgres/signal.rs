@@ -115,7 +115,7 @@ enum Reaching<'a> {
     AllBut(&'a [Uuid]),
 }
 
-/// How far a signal is.
+/// The progress of a signal.
 struct SignalState {
     reached: u64,
     is_due: bool,

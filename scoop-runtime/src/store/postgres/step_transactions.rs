@@ -121,7 +121,7 @@ impl Drop for OpenTransaction {
 }
 
 impl OpenTransaction {
-    /// Rolls back, also what is nested in it.
+    /// Rolls back, nested transactions included.
     async fn rollback(&mut self) -> sqlx::Result<()> {
         while PgTransactionManager::get_transaction_depth(self) > 0 {
             PgTransactionManager::rollback(self).await?;
@@ -166,7 +166,7 @@ type GrantSender = oneshot::Sender<Grant>;
 
 enum Grant {
     Transaction(StepTransaction),
-    /// The right to open one.
+    /// The right to open a transaction.
     Permit(Permit),
 }
 
@@ -272,7 +272,7 @@ impl StepTransactions {
         committed.map(drop)
     }
 
-    /// Keeps it for its run, unless a step waits by now.
+    /// Keeps the transaction for its run, unless a step waits by now.
     fn park(&self, mut opened: StepTransaction) {
         loop {
             self.idle.put(opened);
@@ -337,7 +337,7 @@ impl StepTransaction {
         }
     }
 
-    /// Begins it anew if it was begun for another run.
+    /// Begins it again if it was begun for another run.
     async fn reuse_for(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
             // It is empty, so nothing of it remains.

@@ -88,7 +88,6 @@ impl PostgresStore {
         rows.iter().map(SettleResult::from_row).collect()
     }
 
-    /// Applies settlements of one path inside a transaction of the engine.
     pub(super) async fn settle_on(
         &self,
         connection: &mut PgConnection,

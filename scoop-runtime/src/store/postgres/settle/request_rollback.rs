@@ -34,7 +34,7 @@ pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     fits.then_some(SettlementRow { all, suspended: Some(suspended), last: None })
 }
 
-/// Writes those whose claims hold. Never in the transaction of a step: no code leads to this.
+/// Writes the settlements whose claims hold. Never in the transaction of a step: no code leads to this.
 pub(super) async fn settle_many(
     store: &PostgresStore,
     connection: &mut PgConnection,
