@@ -39,7 +39,6 @@ struct Undo {
     undone: Type,
 }
 
-/// The step before the decision.
 struct Fetch {
     returns: Type,
     timeout: Option<Duration>,
@@ -337,7 +336,6 @@ fn pure(sig: &Signature, write: &str, errors: &mut Errors) {
     }
 }
 
-/// The parameters without a scope.
 fn values(sig: &Signature) -> Vec<&PatType> {
     typed(sig).filter(|it| !is_named(behind_reference(&it.ty), "Scope")).collect()
 }

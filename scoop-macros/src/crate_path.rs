@@ -100,7 +100,6 @@ fn parsed(key: &Ident, value: TokenStream) -> syn::Result<Path> {
     })
 }
 
-/// What is generated, with the path for each `::scoop`.
 fn renamed(generated: TokenStream, path: &Path) -> TokenStream {
     replaced(generated, &|name: &Ident| {
         let span = name.span();

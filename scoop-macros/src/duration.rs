@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use syn::LitStr;
 
-/// The names of each unit, and its milliseconds.
 const UNITS: [(&[&str], u64); 6] = [
     (&["ms", "millisecond", "milliseconds"], 1),
     (&["s", "second", "seconds"], 1_000),

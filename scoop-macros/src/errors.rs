@@ -5,7 +5,6 @@ use std::fmt::Display;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
-/// The mistakes found so far.
 #[derive(Default)]
 pub(crate) struct Errors(Option<syn::Error>);
 
@@ -23,7 +22,6 @@ impl Errors {
         }
     }
 
-    /// Mistakes that were found elsewhere.
     pub(crate) fn append(&mut self, Errors(errors): Errors) {
         errors.into_iter().for_each(|error| self.push(error));
     }

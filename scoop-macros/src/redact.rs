@@ -53,7 +53,6 @@ pub(crate) fn stored_names(
     names
 }
 
-/// All named fields of the type.
 fn fields_of(input: &DeriveInput) -> Vec<Stored<'_>> {
     match &input.data {
         Data::Struct(data) => stored_fields(&data.fields, value_of(&input.attrs, "rename_all")),
@@ -81,7 +80,6 @@ impl Stored<'_> {
         self.field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default()
     }
 
-    /// The name in the stored message.
     fn stored_name(&self) -> String {
         value_of(&self.field.attrs, "rename").unwrap_or_else(|| renamed(&self.name(), self.rule.as_deref()))
     }

@@ -20,7 +20,6 @@ struct Setting {
 }
 
 enum Value {
-    /// A key without a value.
     Missing,
     /// `key = expression`.
     Expression(Expr),

@@ -158,7 +158,6 @@ fn function(first: TokenTree, rest: &mut Peekable<IntoIter>) -> (TokenStream, Op
     (signature, None)
 }
 
-/// Goes through the code of one function.
 struct Tracer {
     function: String,
     found: bool,
@@ -293,7 +292,6 @@ fn is_group(token: &TokenTree, delimiter: Delimiter) -> bool {
 mod tests {
     use super::*;
 
-    /// The traced body, without spaces.
     fn traced(code: &str) -> String {
         let block = Group::new(Delimiter::Brace, code.parse().expect("tokens"));
         let signature: Signature = syn::parse_str("fn f() -> Result<()>").expect("a signature");

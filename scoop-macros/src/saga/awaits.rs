@@ -12,7 +12,6 @@ use crate::settings::Settings;
 
 const EXAMPLE: &str = "awaits(YourSignal, by = function)";
 
-/// The signal that a step awaits.
 #[derive(Clone)]
 pub(super) struct Awaits {
     pub(super) ty: Type,

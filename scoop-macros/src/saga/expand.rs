@@ -21,7 +21,6 @@ use super::model::{AwaitsCall, Call, Delivery, Outline, Pin, ReturnKind, Saga, S
 use super::schedule;
 use crate::names;
 
-/// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
     let (step_enum, trait_impl) = (step_enum(outline), trait_impl(outline, saga));
     let (ty, messages) = (&outline.ty, messages(outline));
@@ -170,7 +169,6 @@ fn constant(limits: &Limits) -> Option<TokenStream> {
     })
 }
 
-/// The function that returns the key of the limits.
 fn limit_key(message: &Type, limits: &Limits) -> Option<TokenStream> {
     let by = limits.by()?;
     let span = Span::call_site().located_at(by.name().span());
@@ -439,7 +437,6 @@ fn import(names: &BTreeSet<&'static str>) -> TokenStream {
     quote!(use ::scoop::__private::{#(#names),*};)
 }
 
-/// The match arms of those steps that have one.
 struct Arms {
     arms: Vec<TokenStream>,
     missing: bool,

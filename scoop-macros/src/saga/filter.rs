@@ -11,7 +11,6 @@ use crate::settings::Settings;
 /// The topic of all failures, and the prefix of the others.
 const TOPIC: &str = "scoop.failed";
 
-/// The outcomes, in the order of `scoop::__private::failed_topic`.
 const OUTCOMES: [&str; 3] = ["rolled_back", "rollback_failed", "stuck"];
 
 /// A filter: an outcome, a saga, or both.
@@ -26,7 +25,6 @@ enum SagaFilter {
     Name(LitStr),
 }
 
-/// The filter in the parentheses after `message`.
 pub(super) fn read(message: &Type, arguments: TokenStream, errors: &mut Errors) -> Option<Filter> {
     let example = "`Failed(saga = YourSaga, outcome = \"stuck\")`";
     if arguments.is_empty() {

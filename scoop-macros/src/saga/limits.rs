@@ -16,29 +16,24 @@ const NONE_BEGINS: &str = "no run would ever begin; write 1 or more, or pause th
 
 #[derive(Default)]
 pub(super) struct Limits {
-    /// How many runs are executed at once.
     pub(super) concurrency: Option<Limit<u32>>,
     /// Runs are executed one after the other, each until its end; with or without a key.
     pub(super) serial: Option<Option<Key>>,
-    /// How many runs begin within a period.
     pub(super) rate: Option<Limit<Rate>>,
     /// How many runs may wait for a worker when a message is launched.
     pub(super) queue: Option<u32>,
 }
 
-/// A limit of the saga, or of each key.
 pub(super) struct Limit<T> {
     pub(super) most: T,
     pub(super) by: Option<Key>,
 }
 
-/// So many runs within a period.
 pub(super) struct Rate {
     pub(super) most: u32,
     pub(super) period_ms: u64,
 }
 
-/// Where the key of a message comes from.
 pub(super) enum Key {
     Field(Ident),
     Function(Ident),
@@ -214,7 +209,6 @@ fn key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Key> {
     }
 }
 
-/// Why a function cannot return keys.
 fn unfit(function: &Function) -> Option<&'static str> {
     let inputs = &function.sig.inputs;
     let takes_self =

@@ -32,7 +32,6 @@ use crate::wait;
 /// The parts of a saga that are known even with mistakes in it.
 pub(super) struct Outline {
     pub(super) ty: Type,
-    /// The name of the type.
     pub(super) ident: Ident,
     pub(super) step_enum: Ident,
     pub(super) variants: Vec<Variant>,
@@ -42,16 +41,13 @@ pub(super) struct Outline {
     pub(super) messages: Option<Messages>,
 }
 
-/// A variant of the step enum.
 pub(super) struct Variant {
     pub(super) ident: Ident,
-    /// The persisted name of the step.
     pub(super) name: String,
     /// The number of its steps in the protocol.
     pub(super) steps: usize,
 }
 
-/// A saga without mistakes.
 pub(super) struct Saga {
     pub(super) name: String,
     pub(super) was: Vec<String>,
@@ -74,7 +70,6 @@ pub(super) enum Pin {
     Always,
 }
 
-/// A step: its functions and its settings.
 pub(super) struct Step {
     pub(super) variant: Ident,
     pub(super) name: String,
@@ -101,20 +96,16 @@ pub(super) struct AwaitsCall {
     pub(super) within: Option<Duration>,
 }
 
-/// A call of one of the user's functions.
 pub(super) struct Call {
     pub(super) function: Ident,
     pub(super) values: Vec<Value>,
     pub(super) end: ReturnKind,
 }
 
-/// The value of a step, as a parameter.
 pub(super) struct Value {
     /// As written in the step that returns it: the compiler reports missing traits there.
     pub(super) ty: Type,
-    /// Whether it is lent as an `Option`.
     pub(super) optional: bool,
-    /// The function that returned it.
     pub(super) producer: Ident,
     /// The persisted name of that step.
     pub(super) step: String,
@@ -278,7 +269,6 @@ impl Draft<'_> {
         self.output() == Some(strip_groups(ty))
     }
 
-    /// The span for mistakes in the name.
     fn named_at(&self) -> &dyn ToTokens {
         match &self.written_name {
             Some(literal) => literal,
@@ -286,7 +276,6 @@ impl Draft<'_> {
         }
     }
 
-    /// The stored names of its steps in the protocol.
     fn names(&self) -> impl Iterator<Item = String> {
         self.with_suffixes(&self.name)
     }
@@ -295,12 +284,10 @@ impl Draft<'_> {
         self.suffixes().map(move |suffix| format!("{name}{suffix}"))
     }
 
-    /// The first of these names that it has.
     fn named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
         names.find(|name| self.names().any(|it| it == *name))
     }
 
-    /// The first of these names that it had.
     fn was_named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
         let had =
             |name: &String| self.was.iter().any(|was| self.with_suffixes(&was.value()).any(|it| it == *name));
@@ -447,7 +434,6 @@ fn former_names(drafts: &[Draft<'_>], index: usize, errors: &mut Errors) {
     }
 }
 
-/// The steps, with the functions that they name.
 fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) -> Vec<Step> {
     let mut steps = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {

@@ -31,7 +31,6 @@ pub(crate) enum Item {
     Other(Box<ImplItem>),
 }
 
-/// A function with its `#[step]` attributes separated.
 pub(crate) struct Function {
     pub(crate) steps: Vec<Attribute>,
     pub(crate) attrs: Vec<Attribute>,
@@ -132,7 +131,6 @@ impl Parse for Function {
     }
 }
 
-/// The attributes with this name, and the others.
 fn split(attrs: Vec<Attribute>, name: &str) -> (Vec<Attribute>, Vec<Attribute>) {
     attrs.into_iter().partition(|attribute| is(attribute, name))
 }

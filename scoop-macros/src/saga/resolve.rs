@@ -12,7 +12,6 @@ use super::types::{optional, strip_groups, text};
 use crate::errors::Errors;
 use crate::names::{self, did_you_mean};
 
-/// Looks up functions and values.
 pub(super) struct Resolver<'a> {
     frame: &'a SagaTypes<'a>,
     drafts: &'a [Draft<'a>],

@@ -14,7 +14,6 @@ use crate::settings::Settings;
 #[derive(Clone)]
 pub(crate) struct Retry {
     pub(crate) max: u32,
-    /// The first pause and the longest.
     pub(crate) backoff: Option<(Duration, Duration)>,
     pub(crate) jitter_percent: Option<u32>,
     pub(crate) when: Option<When>,
@@ -23,7 +22,6 @@ pub(crate) struct Retry {
 /// The function that decides which errors are worth another attempt.
 #[derive(Clone)]
 pub(crate) enum When {
-    /// A function in the block of the saga.
     InBlock(Ident),
     Elsewhere(Path),
 }

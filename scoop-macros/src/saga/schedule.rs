@@ -101,7 +101,6 @@ fn recurrence(
     errors.keep(period(&every)).map(Recurrence::Every)
 }
 
-/// The time from one run to the next.
 fn period(literal: &LitStr) -> syn::Result<Duration> {
     let every = duration::parse(literal)?;
     let [(min, least), (max, most)] = EVERY;

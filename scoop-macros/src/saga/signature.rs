@@ -8,15 +8,12 @@ use super::types::{
 };
 use crate::errors::Errors;
 
-/// The role of a function in its saga.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Step,
     Compensation,
     ChildFailureHandler,
-    /// It returns when the step is due.
     Due,
-    /// It returns the key of the signal that the step awaits.
     SignalKey,
     /// It cleans up after the step, failed or not.
     Cleanup,
@@ -28,24 +25,20 @@ impl Role {
     }
 }
 
-/// The type inside the `Result` of a function.
 #[derive(Clone)]
 pub(super) enum ReturnKind {
     Done,
     Jump,
-    /// A jump and a value.
     JumpWith(Box<Type>),
     Output(Box<Type>),
     /// A jump, or the message of a new execution.
     AsNew,
 }
 
-/// The facts needed to call a function.
 pub(super) struct CheckedSignature<'a> {
     pub(super) values: Vec<Parameter<'a>>,
     /// Unknown if it is mistaken.
     pub(super) end: Option<ReturnKind>,
-    /// The type inside its `Result`, as written.
     pub(super) returned: Option<&'a Type>,
 }
 
@@ -65,7 +58,6 @@ pub(super) struct SagaTypes<'a> {
 }
 
 impl SagaTypes<'_> {
-    /// Checks a function of this saga in its role.
     pub(super) fn read<'a>(
         &self,
         sig: &'a Signature,

@@ -25,18 +25,14 @@ const JOIN: &str = "`join` takes types of messages, and what they have in common
 /// The prefix of the topic of the messages that are launched for joined sets. The first name of the saga follows.
 const JOIN_TOPIC_PREFIX: &str = "joins.";
 
-/// The messages of a saga.
 pub(super) struct Subscription {
     pub(super) message: Type,
     /// What to generate, if there are several types of messages.
     pub(super) messages: Option<Messages>,
-    /// The filter of `Failed`, if it has one.
     pub(super) filter: Option<Filter>,
 }
 
-/// Several messages of a saga, as one type.
 pub(super) struct Messages {
-    /// The name of that type.
     pub(super) ident: Ident,
     /// `any` or `join`, as written.
     pub(super) keyword: Ident,
@@ -46,7 +42,6 @@ pub(super) struct Messages {
     pub(super) join: Option<Join>,
 }
 
-/// How messages are joined.
 pub(super) struct Join {
     pub(super) topic: String,
     /// The key of each message; none if there was a mistake.
@@ -68,7 +63,6 @@ impl Messages {
     }
 }
 
-/// The attribute's arguments.
 enum Written {
     One(Type),
     Several(Ident, Vec<Type>, TokenStream),
@@ -129,7 +123,6 @@ fn content(input: ParseStream<'_>, of: &Ident) -> syn::Result<(Vec<Type>, TokenS
     Ok((types, content.parse()?))
 }
 
-/// Whether a message with a filter follows.
 fn is_filtered(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
     ahead.call(Path::parse_mod_style).is_ok() && ahead.peek(token::Paren)

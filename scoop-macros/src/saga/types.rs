@@ -32,7 +32,6 @@ pub(crate) fn ends_alike(one: &Type, other: &Type) -> bool {
     }
 }
 
-/// The types in the angle brackets.
 pub(crate) fn type_arguments(segment: &PathSegment) -> impl Iterator<Item = &Type> {
     let arguments = match &segment.arguments {
         PathArguments::AngleBracketed(arguments) => Some(&arguments.args),

@@ -210,7 +210,6 @@ pub struct CommandFunctions {
 pub(crate) type Outcome<T> = std::result::Result<T, Undecidable>;
 
 pub(crate) struct ErasedDecision {
-    /// The event or rejection to launch.
     pub(crate) message: Option<DecidedMessage>,
     /// The decision as the reply of the command. None for one that undoes another.
     pub(crate) reply: Option<Value>,

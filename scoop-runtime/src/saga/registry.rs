@@ -19,7 +19,6 @@ use crate::telemetry;
 use crate::telemetry::metrics::StepTimes;
 use crate::{RuntimeError, SetupError, Subscribed, Tick};
 
-/// Sagas provided by the user, by their type.
 #[derive(Default)]
 pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
 
@@ -37,12 +36,10 @@ impl Provided {
 /// The sagas of a program, with their subscriptions and schedules.
 pub(crate) struct Registry {
     pub(crate) sagas: Sagas,
-    /// The sagas that messages are delivered to.
     pub(crate) subscriptions: Vec<SubscribedSaga>,
     pub(crate) schedules: Vec<Scheduled>,
     pub(crate) joins: Vec<Arc<JoinSpec>>,
     pub(crate) limits: Vec<SagaLimit>,
-    /// The packages of the code of its sagas.
     pub(crate) packages: BTreeSet<&'static str>,
 }
 
@@ -215,7 +212,6 @@ impl Sagas {
         self.each().map(|saga| &saga.definition)
     }
 
-    /// The sagas, in the order of [`Self::pairs`].
     pub(crate) fn each(&self) -> impl Iterator<Item = &RunnableSaga> {
         self.by_name.values().map(|saga| &**saga)
     }

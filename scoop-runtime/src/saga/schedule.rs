@@ -59,7 +59,6 @@ pub(crate) enum LastTick {
     Unfinished,
 }
 
-/// The reason for which a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TimetableError {
     #[error(transparent)]
@@ -190,7 +189,6 @@ impl Times {
     }
 }
 
-/// Converts the pause to its stored form.
 pub(crate) fn every_ms(pause: std::time::Duration) -> Result<i64, TimetableError> {
     let whole = pause.subsec_nanos().is_multiple_of(1_000_000);
     let ms = i64::try_from(pause.as_millis()).ok().filter(|ms| whole && *ms > 0);

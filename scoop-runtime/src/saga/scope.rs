@@ -47,7 +47,6 @@ pub struct Scope<'a> {
     replies: Vec<(String, Value)>,
     transaction: Option<StepTransaction>,
     emissions: Vec<Emission>,
-    /// The sleep after the step, if it sleeps.
     wait: Option<Wait>,
     signals: Vec<SentSignal>,
     /// Whether the beginning of a step that runs at most once is recorded, or may be.
@@ -74,7 +73,6 @@ impl Ignored {
     }
 }
 
-/// Identifies one call of user code.
 #[derive(Clone, Copy)]
 pub(crate) struct CallSite<'a> {
     pub(crate) key: ClaimKey,
@@ -83,7 +81,6 @@ pub(crate) struct CallSite<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) saga: &'a RunnableSaga,
     pub(crate) step: &'a str,
-    /// The position of the step in the definition.
     pub(crate) position: usize,
     pub(crate) iteration: u32,
     /// In a child failure handler, the number of its earlier calls for this step.
@@ -138,7 +135,6 @@ impl<'a> CallSite<'a> {
     }
 }
 
-/// The results of a call of user code.
 pub(crate) struct ScopeOutput {
     pub(crate) transaction: Option<StepTransaction>,
     pub(crate) emissions: Vec<Emission>,
@@ -675,7 +671,6 @@ impl<'a> Scope<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 pub(crate) struct UnfitValue {
-    /// The description of the value, without its data.
     pub(crate) what: String,
     pub(crate) why: String,
     /// The message and the type of the reply, if it is one.
@@ -689,7 +684,6 @@ pub(crate) struct UnfitValue {
 pub(crate) struct UnfitSignal {
     pub(crate) name: String,
     pub(crate) steps: Vec<String>,
-    /// The type.
     pub(crate) expected: String,
 }
 
@@ -727,24 +721,20 @@ pub struct Emit<'s> {
     depth: usize,
     detached_root: Option<Uuid>,
     options: Options,
-    /// The strategy of this launch.
     wait: Option<WaitPlan>,
     has_choice: bool,
-    /// The place of the launch.
     at: &'static Location<'static>,
 }
 
 /// What launches a message without a type.
 const UNTYPED: &str = "Scope::launch_untyped";
 
-/// A message as a step gave it.
 struct EmittedMessage {
     topic: String,
     payload: Result<Value, RuntimeError>,
     /// Its Rust type, or what launches it without one.
     of: &'static str,
     requires_handler: bool,
-    /// Its strategy.
     wait: Option<WaitPlan>,
 }
 
@@ -804,7 +794,6 @@ impl Emit<'_> {
 }
 
 impl<'s> IntoFuture for Emit<'s> {
-    /// The id of the message.
     type Output = Result<Uuid>;
     type IntoFuture = BoxFuture<'s, Result<Uuid>>;
 

@@ -81,7 +81,6 @@ pub(crate) fn of<T: Stored>() -> String {
     shape
 }
 
-/// The outermost place of a type.
 pub(crate) fn outermost<T: Stored>() -> String {
     of::<T>().lines().next().and_then(|line| line.strip_prefix("[] ")).unwrap_or("any").to_owned()
 }
@@ -147,7 +146,6 @@ fn required_fields(shape: &str) -> Required {
     shape.lines().filter_map(fields).collect()
 }
 
-/// The texts of samples.
 const TEXTS: [&str; 3] = ["", "00000000-0000-0000-0000-000000000000", "2000-01-01T00:00:00Z"];
 
 /// Stands for the fields of a type that reads no sample.
@@ -165,7 +163,6 @@ enum Node {
     Kind(String),
 }
 
-/// The places of a shape, by their paths.
 type Nodes = BTreeMap<Vec<usize>, Node>;
 
 fn nodes(shape: &str) -> Nodes {
@@ -240,7 +237,6 @@ fn fields_at<'v>(
     value.as_object_mut()
 }
 
-/// Compares a value with a shape.
 struct Check<'a> {
     nodes: &'a Nodes,
     required: &'a Required,
@@ -383,7 +379,6 @@ struct Probe<'a> {
     node: &'a Asked,
 }
 
-/// The error of every answer.
 #[derive(Debug)]
 struct Nothing;
 
@@ -678,7 +673,6 @@ mod tests {
         assert_eq!(rest, expected);
     }
 
-    /// A type that reads nothing.
     struct Marker;
 
     impl Serialize for Marker {

@@ -248,12 +248,10 @@ impl StepTimes {
     }
 }
 
-/// The step whose code is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct TimedStep<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) times: &'a StepTimes,
-    /// Its position in the definition.
     pub(crate) step: usize,
 }
 

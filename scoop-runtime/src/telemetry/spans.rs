@@ -173,7 +173,6 @@ impl RunSpan {
         }
     }
 
-    /// The run cannot go on.
     pub(crate) fn is_stuck(&self) {
         let mut end = lock(&self.end);
         (end.is_error, end.outcome) = (true, Some("stuck"));
@@ -203,7 +202,6 @@ impl Drop for RunSpan {
     }
 }
 
-/// The span around the user's code.
 pub(crate) struct StepSpan {
     pub(super) span: Span,
     /// The trace of its run, if no tracer knows the span.

@@ -61,14 +61,12 @@ impl Display for FailureText<'_> {
     }
 }
 
-/// The code of the first failure below the wrappers.
 pub(super) fn code_of(failure: &Failure) -> &str {
     let mut failures = vec![];
     find(failure, &mut failures);
     failures.first().map_or("", |first| &first.kind)
 }
 
-/// The failures below the wrappers, each once.
 fn find<'a>(failure: &'a Failure, found: &mut Vec<&'a Failure>) {
     if WRAPPERS.contains(&simple_kind(failure)) && !failure.causes.is_empty() {
         failure.causes.iter().for_each(|cause| find(cause, found));

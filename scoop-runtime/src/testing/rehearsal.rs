@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::{Fault, FaultPoint};
 
-/// One run of a rehearsal. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Rehearsal(Arc<Mutex<RehearsalState>>);
 

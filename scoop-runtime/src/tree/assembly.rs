@@ -114,7 +114,6 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 }
 
 impl RunInfo {
-    /// The times of its own repairs, oldest first.
     fn repairs(&self) -> Vec<SystemTime> {
         let repairs = self.interventions.iter().filter(|done| done.kind != SIGNAL);
         let mut decided: Vec<_> = repairs.map(|done| done.at).collect();
@@ -274,7 +273,6 @@ pub(crate) struct TreeBounds {
 }
 
 impl TreeBounds {
-    /// The maximum number of messages without a handler.
     pub(crate) fn unhandled(&self) -> Option<usize> {
         self.runs.map(|_| UNHANDLED_MAX)
     }

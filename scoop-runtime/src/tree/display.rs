@@ -53,7 +53,6 @@ impl fmt::Display for RunInfo {
 }
 
 impl RunInfo {
-    /// The state with its details.
     fn progress(&self) -> String {
         let state = &self.state;
         let due = self.wakes_at.map(|at| ahead(at, self.read_at));
@@ -93,7 +92,6 @@ impl RunInfo {
         }
     }
 
-    /// The children that it waits for.
     fn awaited(&self) -> String {
         let (mut left, mut sagas) = (0_usize, BTreeMap::<String, usize>::new());
         for child in self.unfinished_children() {
@@ -229,7 +227,6 @@ impl RunInfo {
     }
 }
 
-/// A line below a run.
 struct Happened<'a> {
     at: Option<SystemTime>,
     what: What<'a>,
@@ -411,7 +408,6 @@ pub struct TreeHints {
     pub runs: &'static str,
 }
 
-/// The options of [`ReadTree`](crate::ReadTree).
 const IN_LIBRARY: TreeHints = TreeHints {
     events: "see `events` of the tree",
     unhandled: "see `limit` of the tree",

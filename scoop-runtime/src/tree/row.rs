@@ -12,7 +12,6 @@ use crate::store::{RowState, no_failure};
 use crate::util::format::system_time;
 use crate::{HierarchyId, Pause, RollbackFailure};
 
-/// A row of `run_tree.sql`.
 #[derive(Debug)]
 pub(crate) enum RunRow {
     Run(Box<RunInfo>),

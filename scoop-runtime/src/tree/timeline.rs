@@ -18,7 +18,6 @@ const LEFT_OUT: &str = "events are left out";
 /// The name of the bar in place of interventions that are not known.
 const DECISIONS_LEFT_OUT: &str = "interventions are left out";
 
-/// The words of an intervention.
 const DECISION: &str = "operator:";
 
 /// What a run spends a span of time with.

@@ -75,10 +75,8 @@ macro_rules! text {
     };
 }
 
-/// Declares one field for each statement.
 macro_rules! statements {
     ($($name:ident $(= [$($part:ident),*])?,)*) => {
-        /// All statements, each named as its file.
         #[derive(Clone, Debug)]
         pub(crate) struct Statements {
             $(pub(crate) $name: SqlStr,)*
@@ -316,7 +314,6 @@ statements! {
 mod tests {
     use super::*;
 
-    /// The statements that also run in transactions of the user.
     fn among_others(all: &Statements) -> Vec<(&'static str, &SqlStr)> {
         vec![
             ("entity_insert_in_step", &all.entity_insert_in_step),

@@ -68,7 +68,6 @@ pub(crate) struct StepTransactions {
 
 pub(crate) struct StepTransaction {
     pub(crate) transaction: OpenTransaction,
-    /// The handlers to notify after the commit.
     pub(crate) ready_handlers: Vec<String>,
     /// Whether its connection had no prepared statements when it was handed out.
     pub(crate) is_fresh: bool,
@@ -289,7 +288,6 @@ impl StepTransactions {
     }
 }
 
-/// The state of a connection after a commit.
 enum Next {
     /// The transaction of the next step is begun.
     Begun,
@@ -393,7 +391,6 @@ impl StepTransaction {
 }
 
 impl Permit {
-    /// A free right, or a position in the queue.
     fn acquire_or_enqueue(queue: &Arc<Mutex<Grants>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
         let mut held = lock(queue);
         match held.free.checked_sub(1) {
@@ -492,7 +489,6 @@ mod tests {
         lock(queue).wait(saga)
     }
 
-    /// Returns which of these steps has got its grant.
     fn served(grants: &mut [oneshot::Receiver<Grant>]) -> Vec<usize> {
         let got = |grant: &mut oneshot::Receiver<Grant>| grant.try_recv().is_ok();
         (0..grants.len()).filter(|at| got(&mut grants[*at])).collect()

@@ -6,7 +6,6 @@ use super::guide_events::{PAGE, quoted};
 
 pub(crate) type MetricRow = (String, String, String, Vec<String>);
 
-/// Parses the table of the metrics.
 pub(crate) fn metric_rows() -> BTreeSet<MetricRow> {
     let row = |line: &str| match &line.split('|').map(str::trim).collect::<Vec<_>>()[..] {
         [_, name, kind, unit, labels, ..] if name.starts_with("`scoop_") => {

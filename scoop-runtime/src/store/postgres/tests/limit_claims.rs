@@ -82,7 +82,6 @@ async fn run_whose_key_a_program_does_not_compute_stays_in_its_queue() {
     done(pool).await;
 }
 
-/// A claim of all runs of the saga.
 async fn claim_all(store: &PostgresStore, worker: Uuid) -> sqlx::Result<LimitedClaim> {
     claim_from(store, worker, &QueueCursors::default()).await
 }
@@ -127,7 +126,6 @@ async fn add(pool: &PgPool, number: i32, minutes: i32) {
     sqlx::raw_sql(AssertSqlSafe(insert)).execute(pool).await.unwrap();
 }
 
-/// The numbers of the messages of claimed runs.
 fn numbers(claimed: &LimitedClaim) -> Vec<u128> {
     let message = |run: &Result<ClaimedRun, _>| run.as_ref().ok().map(|run| run.run.message.as_u128());
     claimed.runs.iter().filter_map(message).collect()
@@ -169,7 +167,6 @@ async fn claim_under_a_limit_goes_on_from_where_the_last_one_has_come_to() {
     }
 }
 
-/// The store and the worker of a second process.
 async fn beside(pool: &PgPool) -> (PostgresStore, Uuid) {
     let schema = Schema::new("scoop").unwrap();
     let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
@@ -251,7 +248,6 @@ async fn parked_run_that_returns_is_claimed_from_the_positions_after_its_parking
     done(pool).await;
 }
 
-/// The numbers of the messages whose runs are in this state.
 async fn in_state(pool: &PgPool, state: &str) -> Vec<u128> {
     let runs =
         "SELECT message_id FROM scoop.run WHERE state::text = $1 AND handler = 'saga' ORDER BY message_id";

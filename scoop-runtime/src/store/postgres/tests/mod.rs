@@ -56,7 +56,6 @@ static SERVER: LazyLock<(PgConnectOptions, Option<Embedded>)> = LazyLock::new(||
     (server.connect_options(), Some(server))
 });
 
-/// A database of its own for a test.
 pub(crate) async fn database(name: &str) -> PgPool {
     let (server, _) = &*SERVER;
     let name = format!("{name}_{}", std::process::id());
@@ -64,7 +63,6 @@ pub(crate) async fn database(name: &str) -> PgPool {
     PgPool::connect_with(server.clone().database(&name)).await.expect("the database answers")
 }
 
-/// Drops the database of a test.
 pub(crate) async fn done(pool: PgPool) {
     let database = pool.connect_options().get_database().unwrap().to_owned();
     pool.close().await;
@@ -91,7 +89,6 @@ async fn every_statement_fits_the_tables_of_any_schema() {
     done(pool).await;
 }
 
-/// A context value of some messages.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Sum(pub(super) u32);
 
@@ -213,7 +210,6 @@ async fn launch_here(
     }
 }
 
-/// All that is claimed, without the time of its beginning.
 fn without_beginning(claimed: &ClaimedRun) -> String {
     format!("{claimed:?}").replace(&format!("{:?}", claimed.began_at), "")
 }
@@ -429,7 +425,6 @@ async fn unregistered_worker_releases_nothing() {
     done(pool).await;
 }
 
-/// Three waiting runs without children.
 async fn waiting(pool: &PgPool, store: &PostgresStore, launched: NewMessage) -> Vec<ParentRef> {
     let again = || NewMessage::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
@@ -464,7 +459,6 @@ async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
     done(pool).await;
 }
 
-/// The COMMITTED events of a run, without ids and times.
 async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
     let events = "
         SELECT (to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[])::text
@@ -619,7 +613,6 @@ async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
     done(pool).await;
 }
 
-/// Returns when a session waits for a lock.
 async fn blocked(pool: &PgPool) {
     let blocked = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";

@@ -154,7 +154,6 @@ fn launches_bulk(run: &Run, topics: &[&str]) -> Conclusion {
     conclusion
 }
 
-/// Requests the rollback of earlier launches.
 fn tells(run: &Run, messages: &[u128]) -> Conclusion {
     let requests: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
     let (event, after) = suspended(run, "Rollback of step (rolling back child scopes)");
@@ -171,7 +170,6 @@ fn tells(run: &Run, messages: &[u128]) -> Conclusion {
     }
 }
 
-/// The message that the run launched as its `nth`.
 fn launched_before(run: Uuid, nth: u128) -> Uuid {
     Uuid::from_u128(run.as_u128() ^ nth)
 }

@@ -155,7 +155,6 @@ const WALKS: [&str; 14] = [
     "run_explain_below",
 ];
 
-/// The tables that grow.
 const TABLES: [&str; 13] = [
     "on run",
     "on ended_run",
@@ -438,7 +437,6 @@ fn prepared(statement: &str) -> (String, &'static str) {
     (format!("PREPARE p ({types}) AS {}", text), values)
 }
 
-/// The plan that serves all calls of a statement.
 async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
     let (prepare, values) = prepared(statement);
     let mut connection = pool.acquire().await.unwrap();
@@ -492,7 +490,6 @@ fn objection(statement: &str, plan: &[String]) -> Option<String> {
     None
 }
 
-/// Checks every plan.
 async fn all_look_up(pool: &PgPool, tables: &str) {
     for statement in HOT {
         let plan = plan_of(pool, statement).await;
