@@ -46,10 +46,10 @@ impl Reader {
 
     /// Begins the next batch with an empty history, under the same run.
     #[step]
-    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed) -> Result<Anew<ReaderStep, Feed>> {
+    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed) -> Result<ContinueAsNew<ReaderStep, Feed>> {
         let cursor = feed.cursor + BATCH;
         if cursor < feed.end {
-            return Ok(Next::anew(Feed { cursor, ..feed.clone() }));
+            return Ok(Next::continue_as_new(Feed { cursor, ..feed.clone() }));
         }
         scope.reply(feed, cursor)?;
         Ok(Next::Continue.into())

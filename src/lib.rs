@@ -4,11 +4,11 @@
 pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
-    Anew, Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, Deadline, DeadlineKind,
-    Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame,
-    FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message, Missed, NameError,
-    Next, Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey, StepDefinition,
-    StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
+    Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, ContinueAsNew, Deadline,
+    DeadlineKind, Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode,
+    Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message, Missed, NameError, Next,
+    Overlap, Priority, Recurrence, Rejection, Result, RetentionTimes, Schedule, Signal, SignalKey,
+    StepDefinition, StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
 };
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,
@@ -25,8 +25,8 @@ pub use scoop_runtime::simulation;
 pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     Builder, Child, ChildOutcome, Command, Decider, Failed, FailedOutcome, Handle, HandlerLimits,
-    HierarchyId, Limit, Limits, Named, Outcome, Rate, Reply, Retry, RetryTarget, RollbackFailure, RunId,
-    RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick, Wanted,
+    HierarchyId, IdKind, IdObject, Limit, Limits, Outcome, Rate, Reply, Retry, RetryTarget, RollbackFailure,
+    RunId, RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
@@ -43,9 +43,9 @@ pub mod pauses {
     pub use scoop_runtime::{Drained, IntoPauseTarget, Pause, PauseTarget, Paused, Resume, SetPause};
 }
 
-/// For how long finished hierarchies are kept, and what gets them before: [`Keep`](retention::Keep).
+/// For how long finished hierarchies are kept, and what gets them before: [`Retention`](retention::Retention).
 pub mod retention {
-    pub use scoop_runtime::{ArchiveBatch, Keep, KeptHierarchies, Prune, Pruned};
+    pub use scoop_runtime::{ArchiveBatch, Prune, Pruned, RetainedHierarchies, Retention};
 }
 
 /// Requests of operators, and their answers.
@@ -97,8 +97,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Anew, ContextKey, Decider, Decision, Error, Failed, Failure, FailureCode, Here, HierarchyId, Message,
-        Next, Outcome, Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step,
+        ContextKey, ContinueAsNew, Decider, Decision, Error, Failed, Failure, FailureCode, Here, HierarchyId,
+        Message, Next, Outcome, Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step,
         subscribes,
     };
 }

@@ -13,7 +13,7 @@ use scoop::embedded::Embedded;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 /// How long the example may go without a line of progress before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_shop_that_ships_balances_its_books() {
@@ -185,7 +185,7 @@ impl Running {
 
     /// Waits for so many lines of progress. Returns whether they came before the end.
     fn progresses(&mut self, lines: u64) -> bool {
-        (0..lines).all(|_| match self.progress.recv_timeout(PATIENCE) {
+        (0..lines).all(|_| match self.progress.recv_timeout(RETRY_FOR) {
             Ok(line) => {
                 writeln!(self.log, "{line}").unwrap();
                 true

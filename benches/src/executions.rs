@@ -1,4 +1,4 @@
-//! B20: a run that goes on anew many times: whether an execution costs the same after all the others.
+//! B20: a run that continues as new many times: whether an execution costs the same after all the others.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -59,7 +59,11 @@ pub(crate) struct Endless(Marks);
 #[subscribes(Execution)]
 impl Endless {
     #[step(rollback = unturn)]
-    async fn turn(&self, scope: &mut Scope<'_>, now: &Execution) -> Result<Anew<EndlessStep, Execution>> {
+    async fn turn(
+        &self,
+        scope: &mut Scope<'_>,
+        now: &Execution,
+    ) -> Result<ContinueAsNew<EndlessStep, Execution>> {
         let Execution { n, executions, due } = *now;
         if let Some(due) = due {
             let late = (SystemTime::UNIX_EPOCH + Duration::from_nanos(due)).elapsed().unwrap_or_default();
@@ -78,7 +82,7 @@ impl Endless {
             due = at.ok().and_then(|at| u64::try_from(at.as_nanos()).ok());
             scope.sleep(SLEEP).await?;
         }
-        Ok(Next::anew(Execution { n: n + 1, executions, due }))
+        Ok(Next::continue_as_new(Execution { n: n + 1, executions, due }))
     }
 
     async fn unturn(&self, _: &mut Scope<'_>, _: &Execution, _: &Failure) -> Result<()> {

@@ -210,7 +210,14 @@ pub(crate) const GOALS: [Goal; 149] = [
     figure("B19 spread processor", "commands: processor of server and program for each", "µs").beside(BETTER),
     figure("B19 spread p99", "commands: sent until decided, p99", "ms").beside(BETTER),
     figure("B19 spread conflicts", "optimistic: failed attempts for each decision", "attempts"),
-    rate("B20", "a run that goes on anew: its last tenth ÷ the first", "executions/s", "the first", 0.9, 1.0),
+    rate(
+        "B20",
+        "a run that continues as new: its last tenth ÷ the first",
+        "executions/s",
+        "the first",
+        0.9,
+        1.0,
+    ),
     cost(
         "B20 memory",
         "resident memory after its last hundredth, over that after its first",

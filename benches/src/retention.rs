@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use scoop::operate::OperateExt as _;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 
 use crate::bench::Bench;
 use crate::drain::{self, Crowd};
@@ -88,17 +88,18 @@ async fn large(bench: &mut Bench) -> Outcome<()> {
 async fn beside_load(bench: &mut Bench) -> Outcome<()> {
     let finished = bench.either(FINISHED, 30_000);
     let database = growth::with_history_of(bench, finished.into(), &DUE_LATELY).await?;
-    let deletes = Keep::default().committed(Duration::from_secs(3_600)).every(Duration::from_millis(10));
+    let deletes = Retention::default().committed(Duration::from_secs(3_600)).every(Duration::from_millis(10));
     let mut count = 1000;
     let mut deleted = 0.0;
     for round in 0..bench.settings.rounds {
-        let in_turns = if round % 2 == 0 { [Keep::forever(), deletes] } else { [deletes, Keep::forever()] };
+        let in_turns =
+            if round % 2 == 0 { [Retention::forever(), deletes] } else { [deletes, Retention::forever()] };
         let (mut with, mut without) = (0.0, 0.0);
         for keep in in_turns {
             drain::launch(&database.client().await?, Crowd::Inserts, count).await?;
             let before = database.number(MESSAGES).await?;
-            let pace =
-                drain::drain_with(bench, &database, Crowd::Inserts, count, |it, _| it.keep(keep)).await?;
+            let pace = drain::drain_with(bench, &database, Crowd::Inserts, count, |it, _| it.retention(keep))
+                .await?;
             if keep == deletes {
                 with = pace.per_second;
                 deleted += before - database.number(MESSAGES).await?;
@@ -118,8 +119,8 @@ async fn month(bench: &mut Bench) -> Outcome<()> {
     let database = bench.server.database().await?;
     database.execute(SIMULATED_HOURS).await?;
     let meter = Meter::default();
-    let keep = Keep::default().every(HOUR / 4);
-    let scoop = database.engine(&bench.settings, &meter).await?.keep(keep).start().await?;
+    let keep = Retention::default().every(HOUR / 4);
+    let scoop = database.engine(&bench.settings, &meter).await?.retention(keep).start().await?;
     let mut days = vec![];
     let begun = Instant::now();
     for day in 0..bench.either(30, 22) {

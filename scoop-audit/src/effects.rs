@@ -44,7 +44,7 @@ fn on_record(hierarchy: &Hierarchy<'_>, run: &Run<'_>) -> BTreeMap<Key, (usize, 
         let before = executed.last().filter(|(last, _)| !is_first && is_same_step(&versions, last, &name));
         let iteration = before.map_or(0, |(_, before)| before + 1);
         executed.push((name, iteration));
-        is_first = window.closed.event.goes_on_anew;
+        is_first = window.closed.event.continues_as_new;
     }
     let undone = run.rows.iter().filter(|row| {
         let own = row.kind() == EventKind::Suspended && row.event.handler_iteration.is_none();

@@ -15,10 +15,10 @@ pub(crate) fn check(hierarchies: &[Hierarchy<'_>], tables: &Tables, findings: &m
             let mut executions = by_run.remove(&run.id()).unwrap_or_default();
             executions.sort_by_key(|execution| execution.number);
             let windows = run.forward();
-            let cuts: Vec<_> = windows.iter().filter(|window| window.closed.event.goes_on_anew).collect();
+            let cuts: Vec<_> = windows.iter().filter(|window| window.closed.event.continues_as_new).collect();
             if cuts.len() != executions.len() {
                 let what = format!(
-                    "`{}` goes on anew {} times and has {} executions after the first one",
+                    "`{}` continues as new {} times and has {} executions after the first one",
                     run.handler,
                     cuts.len(),
                     executions.len()

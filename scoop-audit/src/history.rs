@@ -227,7 +227,7 @@ impl<'a> Run<'a> {
     /// The windows of the forward path of its newest execution, which a rollback undoes.
     pub(crate) fn newest_execution(&self) -> Vec<Window<'a>> {
         let mut windows = self.forward();
-        let cut = windows.iter().rposition(|window| window.closed.event.goes_on_anew);
+        let cut = windows.iter().rposition(|window| window.closed.event.continues_as_new);
         windows.split_off(cut.map_or(0, |cut| cut + 1))
     }
 

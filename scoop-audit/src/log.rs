@@ -45,7 +45,7 @@ pub struct Tables {
     pub outputs: Vec<LoggedOutput>,
     /// The steps that run at most once and have begun.
     pub begun_steps: Vec<BegunStep>,
-    /// The executions of runs that went on anew, without the first one of each run.
+    /// The executions of runs that continued as new, without the first one of each run.
     pub executions: Vec<LoggedExecution>,
     /// The runs whose rollback has failed and that have not ended.
     pub failed_runs: Vec<FailedRun>,
@@ -141,7 +141,7 @@ pub struct BegunStep {
     pub at: OffsetDateTime,
 }
 
-/// An execution of a run that went on anew.
+/// An execution of a run that continued as new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedExecution {
     /// The run.
@@ -195,8 +195,8 @@ pub struct LoggedEvent {
     pub handler_iteration: Option<u32>,
     /// The context of the run.
     pub context: Context,
-    /// Whether the run goes on anew after it: its newer rows belong to another execution.
-    pub goes_on_anew: bool,
+    /// Whether the run continues as new after it: its newer rows belong to another execution.
+    pub continues_as_new: bool,
     /// The time before which the run does not continue after it, unless it awaits a signal.
     pub waits_until: Option<OffsetDateTime>,
     /// The signal that the run awaits after it.

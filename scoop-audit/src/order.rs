@@ -184,7 +184,7 @@ fn is_told_for_a_reason(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut
 
 /// A step that ends an execution launches nothing that the run would have to wait for, and the first step follows.
 fn ends_executions_alone(hierarchy: &Hierarchy<'_>, run: &Run<'_>, findings: &mut Findings) {
-    for window in run.windows().iter().filter(|window| window.closed.event.goes_on_anew) {
+    for window in run.windows().iter().filter(|window| window.closed.event.continues_as_new) {
         let closed = window.closed;
         let is_step = !window.rolling_back && closed.event.handler_iteration.is_none();
         if !is_step || !window.emitted.is_empty() || closed.event.next_step != Some(0) {
@@ -223,7 +223,7 @@ fn steps_follow(hierarchy: &Hierarchy<'_>, run: &Run<'_>, definition: &Definitio
         }
         match row.kind() {
             EventKind::Suspended => {
-                (next, last) = (row.event.next_step, Some(*row).filter(|row| !row.event.goes_on_anew));
+                (next, last) = (row.event.next_step, Some(*row).filter(|row| !row.event.continues_as_new));
             }
             EventKind::RollingBack => return,
             _ => {}

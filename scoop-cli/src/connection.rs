@@ -11,7 +11,7 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use crate::fault::Fault;
 
 /// How long operations are retried while the database is away.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_FOR: Duration = Duration::from_secs(5);
 
 /// The name of the connections, which the server shows.
 const APPLICATION: &str = "scoop-cli";
@@ -93,7 +93,7 @@ impl Connection {
         if self.behind_proxy {
             options = options.statement_cache_capacity(0);
         }
-        let pool = PgPoolOptions::new().max_connections(2).acquire_timeout(PATIENCE);
+        let pool = PgPoolOptions::new().max_connections(2).acquire_timeout(RETRY_FOR);
         Ok(pool.connect_lazy_with(options))
     }
 
@@ -104,7 +104,7 @@ impl Connection {
 
     /// A client of the tables.
     pub(crate) async fn client(&self) -> Result<Scoop, Fault> {
-        let builder = Scoop::builder().postgres(self.pool()?).schema(self.schema()?).patience(PATIENCE);
+        let builder = Scoop::builder().postgres(self.pool()?).schema(self.schema()?).retry_for(RETRY_FOR);
         let builder = if self.behind_proxy { builder.behind_proxy() } else { builder };
         match builder.client().await {
             Ok(scoop) => Ok(scoop),
@@ -118,7 +118,7 @@ impl Connection {
     /// Why no connection can be opened: a pool only says that it took too long.
     pub(crate) async fn refusal(&self) -> Option<Fault> {
         let options = self.pool().ok()?.connect_options();
-        let opened = tokio::time::timeout(PATIENCE, PgConnection::connect_with(&options)).await;
+        let opened = tokio::time::timeout(RETRY_FOR, PgConnection::connect_with(&options)).await;
         let opened = opened.unwrap_or_else(|_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into())));
         Some(Fault::Connect(self.way(&options), opened.err()?))
     }

@@ -91,9 +91,7 @@ pub(crate) fn renamed_since(saga: &str, step: &RecordedStep) -> Stuck {
 /// The steps of a definition, with the facts that determine the position.
 struct Steps<'a> {
     saga: &'a str,
-    /// Their names and kinds.
     steps: Vec<(&'a str, StepKind)>,
-    /// Their positions by their current and former names.
     positions: BTreeMap<&'a str, usize>,
 }
 
@@ -136,7 +134,6 @@ impl<'a> Steps<'a> {
         if is_wait && completions(at) > completions(at + 1) { at + 1 } else { at }
     }
 
-    /// The position of a recorded step, by its recorded name or a former one.
     fn position(&self, step: &RecordedStep) -> Option<usize> {
         let names = std::iter::once(&step.name).chain(step.was.iter().rev());
         names.filter_map(|name| self.positions.get(name.as_str())).next().copied()

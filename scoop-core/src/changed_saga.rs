@@ -77,7 +77,6 @@ impl Definition {
         forward.into_iter().chain(backward).collect()
     }
 
-    /// A run that has completed the steps up to this one, of a definition with these steps.
     fn run_after(&self, recorded: &[RecordedStep], at: usize) -> Run {
         let lineage = Lineage::root(Uuid::nil()).child(Uuid::max());
         let completed = || recorded[..=at].iter().map(|step| step.name.clone());

@@ -169,7 +169,7 @@ pub struct Returned {
     /// The signals to send.
     pub signals: Vec<SentSignal>,
     /// The message of a new execution, in place of a next step (steps only).
-    pub anew: Option<NextExecution>,
+    pub as_new: Option<NextExecution>,
 }
 
 /// The message with which a new execution of a run begins.
@@ -199,7 +199,7 @@ pub struct Conclusion {
     /// The signals to send.
     pub signals: Vec<SentSignal>,
     /// The message of the execution that begins after these events.
-    pub anew: Option<NextExecution>,
+    pub as_new: Option<NextExecution>,
     /// The next state of the run.
     pub fate: Fate,
 }
@@ -299,7 +299,6 @@ struct Position<'a> {
     step: String,
     /// The number of earlier handler calls at this position, if the move handles failures of children.
     handler_iteration: Option<u32>,
-    /// The context of the run from here on.
     context: Context,
 }
 
@@ -373,7 +372,6 @@ fn invoke<'a>(definition: &'a Definition, run: &'a Run, index: usize, iteration:
     Continuation::Call(Call { at, action: Action::Invoke { step: index, iteration } })
 }
 
-/// A rollback to continue.
 #[derive(Clone, Copy)]
 struct Rollback<'r> {
     cause: &'r Failure,
@@ -423,7 +421,7 @@ fn undo<'a>(
     let instance = plan.instance(part);
     // Also for the part that requests the rollback of children: an unknown name may not be a step at all, but a
     // rollback part that another definition named differently.
-    let step = undone(definition, plan, instance)?;
+    let step = compensates(definition, plan, instance)?;
     let at = Position::new(definition, run, &part.name, None);
     if part.of_children {
         let kind = RecordKind::RequestRollback(instance.emitted.clone());
@@ -451,7 +449,7 @@ fn undo<'a>(
 }
 
 /// The step to undo; `None` if it was removed and had no compensation.
-fn undone(definition: &Definition, plan: &Plan, done: &Instance) -> Result<Option<usize>, Stuck> {
+fn compensates(definition: &Definition, plan: &Plan, done: &Instance) -> Result<Option<usize>, Stuck> {
     match (known(definition, &done.step), plan.recorded(done)) {
         (Err(_), Some(removed)) => match removed_from(definition, removed)?.compensated {
             true => {
@@ -492,8 +490,8 @@ impl Call<'_> {
         };
         match self.action {
             Action::Invoke { step, iteration } => {
-                let decision = match &returned.anew {
-                    Some(_) => Decision::Anew,
+                let decision = match &returned.as_new {
+                    Some(_) => Decision::ContinueAsNew,
                     None => Decision::of(step, returned.next.unwrap_or(Next::Continue)),
                 };
                 self.at.suspend(Some(step), iteration, decision, returned)
@@ -513,10 +511,10 @@ impl Call<'_> {
         let steps = self.at.definition.steps.len();
         let launches = returned.emissions.iter().any(|emission| emission.detached_root.is_none());
         match returned.next {
-            _ if returned.anew.is_some() && launches => Err(Failure::new(
+            _ if returned.as_new.is_some() && launches => Err(Failure::new(
                 "LaunchedBeforeAnew",
                 format!(
-                    "step `{}` launched a message and went on anew; launch it in a step before, whose children end \
+                    "step `{}` launched a message and continued as new; launch it in a step before, whose children end \
                      before this one starts, or detach it",
                     self.at.step,
                 ),
@@ -547,7 +545,7 @@ impl Record<'_> {
                 Conclusion::ending(event, Fate::Committed)
             }
             RecordKind::Fail(failure) => at.fail(failure),
-            RecordKind::RequestRollback(messages) => at.tell_children(messages),
+            RecordKind::RequestRollback(messages) => at.request_rollbacks(messages),
             RecordKind::NothingToCompensate => at.suspend(None, 0, Decision::None, Returned::nothing()),
             RecordKind::FinishRollback => {
                 let (cause, rollback_requested) = at.rollback_cause();
@@ -569,7 +567,7 @@ enum Decision {
     /// No position: a rollback follows its plan.
     None,
     /// The first step of a new execution.
-    Anew,
+    ContinueAsNew,
 }
 
 impl Decision {
@@ -604,7 +602,6 @@ impl<'a> Position<'a> {
         }
     }
 
-    /// An event of the run's own message at this position.
     fn event(&self, kind: EventKind) -> Event {
         let event = Event::new(kind, self.run.message).in_step(&self.step);
         event.handled(self.handler_iteration).with(self.context.clone())
@@ -621,7 +618,7 @@ impl<'a> Position<'a> {
         let mut run = self.run.clone();
         let wait = Wait::with_strategies(returned.wait, &returned.emissions);
         let jump = match decision {
-            Decision::Onward(_) | Decision::Anew => None,
+            Decision::Onward(_) | Decision::ContinueAsNew => None,
             Decision::None => run.mark(),
             Decision::Jump(target) => Some(self.definition.steps[target].name.to_string()),
             Decision::Keep => run.last.as_ref().and_then(|last| last.jump.clone()),
@@ -634,7 +631,7 @@ impl<'a> Position<'a> {
         suspended.next_step = self.next_step(&decision);
         suspended.jump.clone_from(&jump);
         suspended.wait.clone_from(&wait);
-        suspended.anew = returned.anew.as_ref().map(|next| next.message);
+        suspended.as_new = returned.as_new.as_ref().map(|next| next.message);
         events.push(suspended);
 
         if wait.as_ref().is_some_and(|wait| wait.signal().is_some()) {
@@ -658,8 +655,8 @@ impl<'a> Position<'a> {
         run.failed_children.clear();
         run.last =
             Some(Suspension { step: self.step, jump, iteration, handler_iteration: self.handler_iteration });
-        if returned.anew.is_some() {
-            run.begin_anew();
+        if returned.as_new.is_some() {
+            run.begin_execution();
         }
         let fate = Fate::GoesOn(run);
         Conclusion {
@@ -670,7 +667,7 @@ impl<'a> Position<'a> {
             values,
             wait,
             signals: returned.signals,
-            anew: returned.anew,
+            as_new: returned.as_new,
             fate,
         }
     }
@@ -681,7 +678,7 @@ impl<'a> Position<'a> {
         let next = match decision {
             Decision::Onward(step) => step + 1,
             Decision::Jump(target) => *target,
-            Decision::Anew => 0,
+            Decision::ContinueAsNew => 0,
             Decision::Keep => {
                 let last = self.run.last.as_ref()?;
                 resume(self.definition, self.run, last).ok()?
@@ -713,7 +710,7 @@ impl<'a> Position<'a> {
     }
 
     /// Requests rollback for every message of the instance, with or without handlers.
-    fn tell_children(self, messages: Vec<Uuid>) -> Conclusion {
+    fn request_rollbacks(self, messages: Vec<Uuid>) -> Conclusion {
         let (cause, _) = self.rollback_cause();
         let because = Failure::parent_said_so(&self.run.source, cause);
         let because = because.bounded_for_requests(self.run.failure_text_bytes_max);
@@ -740,7 +737,7 @@ impl Returned {
             emissions: vec![],
             wait: None,
             signals: vec![],
-            anew: None,
+            as_new: None,
         }
     }
 }
@@ -759,7 +756,7 @@ impl Conclusion {
             values: vec![],
             wait: None,
             signals: vec![],
-            anew: None,
+            as_new: None,
             fate,
         }
     }
@@ -790,8 +787,8 @@ impl Conclusion {
         self.values.extend(next.values);
         self.signals.extend(next.signals);
         let Self { events, emissions, values, signals, .. } = self;
-        let anew = self.anew.or(next.anew);
-        Self { events, emissions, values, signals, anew, ..next }
+        let as_new = self.as_new.or(next.as_new);
+        Self { events, emissions, values, signals, as_new, ..next }
     }
 }
 
@@ -880,7 +877,7 @@ mod tests {
         let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);
         let children_told = run_after(&plan.parts()[0].name, None);
         let mut backward = children_told.clone().start_rollback(Failure::new("T", "m", "saga[w]"));
-        backward.set_rollback_plan(plan, RollbackProgress { last: children_told.last, any_part_done: true });
+        backward.set_rollback_plan(plan, RollbackProgress { last: children_told.last, has_begun: true });
         assert_eq!(said(call(&backward)), (1, "Rollback of b[0,]".into()));
         assert!(matches!(call(&backward).action(), Action::Compensate { .. }));
     }
@@ -889,7 +886,7 @@ mod tests {
     fn empty_rollback_completes_after_a_skipped_part() {
         let mut backward = run_after("a", None).start_rollback(Failure::new("T", "m", "saga[w]"));
         let skipped = run_after("Rollback of a[0,]", None).last;
-        backward.set_rollback_plan(Plan::default(), RollbackProgress { last: skipped, any_part_done: true });
+        backward.set_rollback_plan(Plan::default(), RollbackProgress { last: skipped, has_begun: true });
         let Ok(Continuation::Record(record)) = Continuation::of(&SAGA, &backward) else { panic!() };
         assert_eq!(record.conclude().events[0].kind, EventKind::RolledBack);
     }
@@ -905,7 +902,7 @@ mod tests {
         let mut forward = run_after("a", Some(1));
         forward.give_up = vec![failure("Asked")];
         let mut backward = forward.clone().start_rollback(failure("Cause"));
-        let progress = RollbackProgress { last: forward.last.clone(), any_part_done: false };
+        let progress = RollbackProgress { last: forward.last.clone(), has_begun: false };
         backward.set_rollback_plan(Plan::default(), progress);
         for run in [&mut forward, &mut backward] {
             run.give_up = vec![failure("Asked")];

@@ -49,7 +49,6 @@ pub struct Deadline {
     trace: Vec<Deadline>,
 }
 
-/// The stored form.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     deadline: String,

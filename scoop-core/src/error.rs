@@ -9,7 +9,7 @@ use crate::text::lines;
 use crate::{CodedError, Escaped, Failure, Frame};
 
 /// The maximum number of places of an error. More only occurs in deep recursion, where the first ones suffice.
-const PLACES_MAX: usize = 64;
+const FRAMES_MAX: usize = 64;
 
 /// The result of user code of a saga.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -182,9 +182,8 @@ impl Error {
         Failure { stack_trace: self.frames(), ..failure }
     }
 
-    /// Records a place that the error passed.
     pub(crate) fn passed_at(&mut self, at: &'static Location<'static>, function: Option<&'static str>) {
-        if self.0.passed.len() + 1 < PLACES_MAX {
+        if self.0.passed.len() + 1 < FRAMES_MAX {
             self.0.passed.push(PropagationPoint { at, function });
         }
     }
@@ -222,7 +221,7 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
     let chain: Vec<_> = chain_of(error).collect();
     let inner = chain.iter().enumerate().rev().fold(None, |inner: Option<Failure>, (depth, error)| {
         let kind = if depth == 0 { kind } else { "Error" };
-        let coded = CodedError::of(*error);
+        let coded = CodedError::find(*error);
         let failure = Failure::new(coded.map_or(kind, |coded| coded.code()), error.to_string(), source);
         Some(failure.wrap(inner).caused_by(coded.and_then(|coded| coded.data(*error, source))))
     });
@@ -232,7 +231,6 @@ fn from_chain(error: &(dyn StdError + 'static), kind: &str, source: &str) -> Fai
 /// The number of errors of a chain that are read: a chain of errors may be its own source, or have no end.
 const CHAIN_MAX: usize = 1_000;
 
-/// The error and its sources.
 fn chain_of<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |&error| error.source()).take(CHAIN_MAX)
 }
@@ -437,7 +435,7 @@ mod tests {
         for _ in 0..1000 {
             error = Err::<(), _>(error).here().unwrap_err();
         }
-        assert!(error.0.passed.len() < PLACES_MAX);
+        assert!(error.0.passed.len() < FRAMES_MAX);
     }
 
     #[test]

@@ -92,8 +92,8 @@ pub struct Event {
     pub detached_root: Option<Uuid>,
     /// What the run waits for after this SUSPENDED, besides its children.
     pub wait: Option<Wait>,
-    /// The message of the execution that begins after this SUSPENDED, if the step goes on anew.
-    pub anew: Option<Uuid>,
+    /// The message of the execution that begins after this SUSPENDED, if the step continues as new.
+    pub as_new: Option<Uuid>,
 }
 
 impl Event {
@@ -110,7 +110,7 @@ impl Event {
             context: Context::default(),
             detached_root: None,
             wait: None,
-            anew: None,
+            as_new: None,
         }
     }
 

@@ -18,7 +18,6 @@ use crate::{Escaped, report};
 /// Deeper failures are kept, without the wrappers between.
 const DEPTH_MAX: usize = 40;
 
-/// The message of a failure without a message.
 pub(crate) const NO_MESSAGE: &str = "<no message>";
 
 /// The types of the protocol's own failures, which wrap others.
@@ -126,7 +125,7 @@ impl Failure {
     /// assert_eq!(seen_from_above.root_causes(), [&root]);
     /// ```
     pub fn root_causes(&self) -> Vec<&Failure> {
-        self.tree().filter(|it| it.stands_for().is_none() && it.reasons().next().is_none()).collect()
+        self.tree().filter(|it| it.replaced_count().is_none() && it.reasons().next().is_none()).collect()
     }
 
     /// The whole tree of causes with their places in the code, for people.

@@ -80,7 +80,7 @@ impl CodedError {
     }
 
     /// The registration of the type of this error.
-    pub(crate) fn of(error: &(dyn StdError + 'static)) -> Option<&'static Self> {
+    pub(crate) fn find(error: &(dyn StdError + 'static)) -> Option<&'static Self> {
         Self::all().find(|coded| (coded.is)(error))
     }
 

@@ -15,18 +15,18 @@ use serde::ser::{
 /// PostgreSQL stores in its place.
 pub(crate) struct Finite<'p, S> {
     serializer: S,
-    place: Place<'p>,
+    at: Location<'p>,
 }
 
 impl<S> Finite<'_, S> {
     /// For a serializer of text.
     pub(crate) fn new(serializer: S) -> Self {
-        Self { serializer, place: Place::Value(Form::Text) }
+        Self { serializer, at: Location::Value(Form::Text) }
     }
 
     /// For a serializer of a [`Value`](serde_json::Value).
     pub(crate) fn as_value(serializer: S) -> Self {
-        Self { serializer, place: Place::Value(Form::Value) }
+        Self { serializer, at: Location::Value(Form::Value) }
     }
 }
 
@@ -43,25 +43,23 @@ enum Form {
 /// The name under which serde_json passes on the text of a [`RawValue`](serde_json::value::RawValue).
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
-/// A place in a value.
 #[derive(Clone, Copy)]
-enum Place<'p> {
-    /// The value itself.
+enum Location<'p> {
     Value(Form),
-    Field(&'p Place<'p>, &'static str),
-    Element(&'p Place<'p>, usize),
-    Entry(&'p Place<'p>, usize),
+    Field(&'p Location<'p>, &'static str),
+    Element(&'p Location<'p>, usize),
+    Entry(&'p Location<'p>, usize),
 }
 
-impl Display for Place<'_> {
+impl Display for Location<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(_) => f.write_str("it"),
-            Self::Field(Place::Value(_), name) => f.write_str(name),
-            Self::Field(place, name) => write!(f, "{place}.{name}"),
-            Self::Element(place, index) => write!(f, "{place}[{index}]"),
+            Self::Field(Location::Value(_), name) => f.write_str(name),
+            Self::Field(at, name) => write!(f, "{at}.{name}"),
+            Self::Element(at, index) => write!(f, "{at}[{index}]"),
             // Keys may be data that must not be logged.
-            Self::Entry(place, index) => write!(f, "{place}[entry {index}]"),
+            Self::Entry(at, index) => write!(f, "{at}[entry {index}]"),
         }
     }
 }
@@ -69,7 +67,7 @@ impl Display for Place<'_> {
 /// The nesting at which a value is refused, before its recursion overflows the stack.
 const DEPTH_MAX: usize = 256;
 
-impl Place<'_> {
+impl Location<'_> {
     /// What the whole value becomes.
     fn form(&self) -> Form {
         match self {
@@ -79,38 +77,35 @@ impl Place<'_> {
     }
 
     fn depth(&self) -> usize {
-        let (mut place, mut depth) = (self, 0);
-        while let Self::Field(outer, _) | Self::Element(outer, _) | Self::Entry(outer, _) = place {
-            (place, depth) = (outer, depth + 1);
+        let (mut at, mut depth) = (self, 0);
+        while let Self::Field(outer, _) | Self::Element(outer, _) | Self::Entry(outer, _) = at {
+            (at, depth) = (outer, depth + 1);
         }
         depth
     }
 }
 
-/// A part of a value, at its place.
-struct Part<'p, T: ?Sized> {
+struct Located<'p, T: ?Sized> {
     value: &'p T,
-    place: Place<'p>,
+    at: Location<'p>,
 }
 
-impl<T: Serialize + ?Sized> Serialize for Part<'_, T> {
+impl<T: Serialize + ?Sized> Serialize for Located<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.place.depth() > DEPTH_MAX {
+        if self.at.depth() > DEPTH_MAX {
             return Err(S::Error::custom(format_args!("it is nested deeper than {DEPTH_MAX} levels")));
         }
-        self.value.serialize(Finite { serializer, place: self.place })
+        self.value.serialize(Finite { serializer, at: self.at })
     }
 }
 
-/// The parts of a value, at its place.
 pub(crate) struct Parts<'p, S> {
     serializer: S,
-    place: Place<'p>,
+    at: Location<'p>,
     count: usize,
 }
 
 impl<'p, S> Parts<'p, S> {
-    /// The number of the next part.
     fn next(&mut self) -> usize {
         self.count += 1;
         self.count - 1
@@ -128,19 +123,19 @@ macro_rules! pass_on {
 
 impl<'p, S: Serializer> Finite<'p, S> {
     fn refuse(&self, value: impl Display) -> S::Error {
-        S::Error::custom(format_args!("{} is {value}, which JSON cannot express", self.place))
+        S::Error::custom(format_args!("{} is {value}, which JSON cannot express", self.at))
     }
 
     /// Refuses an integer that has too many digits for a value.
     fn check_integer(&self, integer: impl Serialize + Display) -> Result<(), S::Error> {
-        if self.place.form() == Form::Value && serde_json::to_value(&integer).is_err() {
-            return Err(S::Error::custom(format_args!("{} is {integer}, {TOO_MANY_DIGITS}", self.place)));
+        if self.at.form() == Form::Value && serde_json::to_value(&integer).is_err() {
+            return Err(S::Error::custom(format_args!("{} is {integer}, {TOO_MANY_DIGITS}", self.at)));
         }
         Ok(())
     }
 
-    fn parts<P>(place: Place<'p>, parts: Result<P, S::Error>) -> Result<Parts<'p, P>, S::Error> {
-        parts.map(|serializer| Parts { serializer, place, count: 0 })
+    fn parts<P>(at: Location<'p>, parts: Result<P, S::Error>) -> Result<Parts<'p, P>, S::Error> {
+        parts.map(|serializer| Parts { serializer, at, count: 0 })
     }
 }
 
@@ -174,11 +169,11 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
     }
 
     fn serialize_str(self, value: &str) -> Result<S::Ok, S::Error> {
-        if let Place::Field(place, RAW_VALUE) = self.place
-            && place.form() == Form::Value
+        if let Location::Field(at, RAW_VALUE) = self.at
+            && at.form() == Form::Value
             && let Some(number) = changed_number(value)
         {
-            return Err(S::Error::custom(format_args!("{place} contains {number}, {TOO_MANY_DIGITS}")));
+            return Err(S::Error::custom(format_args!("{at} contains {number}, {TOO_MANY_DIGITS}")));
         }
         self.serializer.serialize_str(value)
     }
@@ -195,7 +190,7 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
-        self.serializer.serialize_some(&Part { value, place: self.place })
+        self.serializer.serialize_some(&Located { value, at: self.at })
     }
 
     fn serialize_unit(self) -> Result<S::Ok, S::Error> {
@@ -216,7 +211,7 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
         name: &'static str,
         value: &T,
     ) -> Result<S::Ok, S::Error> {
-        self.serializer.serialize_newtype_struct(name, &Part { value, place: self.place })
+        self.serializer.serialize_newtype_struct(name, &Located { value, at: self.at })
     }
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -226,16 +221,16 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
         variant: &'static str,
         value: &T,
     ) -> Result<S::Ok, S::Error> {
-        let part = Part { value, place: Place::Field(&self.place, variant) };
+        let part = Located { value, at: Location::Field(&self.at, variant) };
         self.serializer.serialize_newtype_variant(name, index, variant, &part)
     }
 
     fn serialize_seq(self, length: Option<usize>) -> Result<Self::SerializeSeq, S::Error> {
-        Self::parts(self.place, self.serializer.serialize_seq(length))
+        Self::parts(self.at, self.serializer.serialize_seq(length))
     }
 
     fn serialize_tuple(self, length: usize) -> Result<Self::SerializeTuple, S::Error> {
-        Self::parts(self.place, self.serializer.serialize_tuple(length))
+        Self::parts(self.at, self.serializer.serialize_tuple(length))
     }
 
     fn serialize_tuple_struct(
@@ -243,7 +238,7 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
         name: &'static str,
         length: usize,
     ) -> Result<Self::SerializeTupleStruct, S::Error> {
-        Self::parts(self.place, self.serializer.serialize_tuple_struct(name, length))
+        Self::parts(self.at, self.serializer.serialize_tuple_struct(name, length))
     }
 
     fn serialize_tuple_variant(
@@ -253,15 +248,15 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
         variant: &'static str,
         length: usize,
     ) -> Result<Self::SerializeTupleVariant, S::Error> {
-        Self::parts(self.place, self.serializer.serialize_tuple_variant(name, index, variant, length))
+        Self::parts(self.at, self.serializer.serialize_tuple_variant(name, index, variant, length))
     }
 
     fn serialize_map(self, length: Option<usize>) -> Result<Self::SerializeMap, S::Error> {
-        Self::parts(self.place, self.serializer.serialize_map(length))
+        Self::parts(self.at, self.serializer.serialize_map(length))
     }
 
     fn serialize_struct(self, name: &'static str, length: usize) -> Result<Self::SerializeStruct, S::Error> {
-        Self::parts(self.place, self.serializer.serialize_struct(name, length))
+        Self::parts(self.at, self.serializer.serialize_struct(name, length))
     }
 
     fn serialize_struct_variant(
@@ -271,7 +266,7 @@ impl<'p, S: Serializer> Serializer for Finite<'p, S> {
         variant: &'static str,
         length: usize,
     ) -> Result<Self::SerializeStructVariant, S::Error> {
-        Self::parts(self.place, self.serializer.serialize_struct_variant(name, index, variant, length))
+        Self::parts(self.at, self.serializer.serialize_struct_variant(name, index, variant, length))
     }
 
     fn collect_str<T: Display + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
@@ -292,7 +287,7 @@ macro_rules! elements {
 
             fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), S::Error> {
                 let index = self.next();
-                self.serializer.$method(&Part { value, place: Place::Element(&self.place, index) })
+                self.serializer.$method(&Located { value, at: Location::Element(&self.at, index) })
             }
 
             fn end(self) -> Result<S::Ok, S::Error> {
@@ -321,7 +316,7 @@ macro_rules! fields {
                 name: &'static str,
                 value: &T,
             ) -> Result<(), S::Error> {
-                self.serializer.serialize_field(name, &Part { value, place: Place::Field(&self.place, name) })
+                self.serializer.serialize_field(name, &Located { value, at: Location::Field(&self.at, name) })
             }
 
             fn skip_field(&mut self, name: &'static str) -> Result<(), S::Error> {
@@ -348,7 +343,7 @@ impl<S: SerializeMap> SerializeMap for Parts<'_, S> {
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), S::Error> {
         let index = self.next();
-        self.serializer.serialize_value(&Part { value, place: Place::Entry(&self.place, index) })
+        self.serializer.serialize_value(&Located { value, at: Location::Entry(&self.at, index) })
     }
 
     fn serialize_entry<K: Serialize + ?Sized, V: Serialize + ?Sized>(
@@ -357,7 +352,7 @@ impl<S: SerializeMap> SerializeMap for Parts<'_, S> {
         value: &V,
     ) -> Result<(), S::Error> {
         let index = self.next();
-        self.serializer.serialize_entry(key, &Part { value, place: Place::Entry(&self.place, index) })
+        self.serializer.serialize_entry(key, &Located { value, at: Location::Entry(&self.at, index) })
     }
 
     fn end(self) -> Result<S::Ok, S::Error> {
@@ -496,8 +491,8 @@ mod tests {
         assert_eq!(Json::to_value(&value).unwrap(), serde_json::to_value(&value).unwrap());
         for text in [r#"{"a": 1.10}"#, "18446744073709551617"] {
             let raw = raw(text);
-            let place = super::Place::Value(super::Form::Text);
-            assert_eq!(serde_json::to_string(&super::Part { value: &raw, place }).unwrap(), text);
+            let at = super::Location::Value(super::Form::Text);
+            assert_eq!(serde_json::to_string(&super::Located { value: &raw, at }).unwrap(), text);
         }
     }
 
@@ -581,19 +576,19 @@ mod tests {
         assert_eq!(refusal(Some(f32::NEG_INFINITY)), "it is -inf, which JSON cannot express");
         assert_eq!(refusal(open(f64::NAN)), "it[entry 0] is NaN, which JSON cannot express");
         assert_eq!(refusal(vec![1.0, f64::NAN]), "it[1] is NaN, which JSON cannot express");
-        let place = |change: fn(&mut All)| {
+        let at = |change: fn(&mut All)| {
             let mut inner = all(None);
             change(&mut inner);
             let text = refusal(vec![all(Some(Box::new(inner)))]);
             text.strip_suffix(" is NaN, which JSON cannot express").unwrap_or(&text).to_owned()
         };
-        assert_eq!(place(|it| it.floats.1 = f64::NAN), "it[0].some.floats[1]");
-        assert_eq!(place(|it| it.list[1] = Kind::New(f64::NAN)), "it[0].some.list[1].New");
-        assert_eq!(place(|it| it.list[2] = Kind::Tuple(f64::NAN, 0)), "it[0].some.list[2][0]");
+        assert_eq!(at(|it| it.floats.1 = f64::NAN), "it[0].some.floats[1]");
+        assert_eq!(at(|it| it.list[1] = Kind::New(f64::NAN)), "it[0].some.list[1].New");
+        assert_eq!(at(|it| it.list[2] = Kind::Tuple(f64::NAN, 0)), "it[0].some.list[2][0]");
         let weight = |it: &mut All| it.list[3] = Kind::Struct { weight: Some(f32::NAN) };
-        assert_eq!(place(weight), "it[0].some.list[3].weight");
+        assert_eq!(at(weight), "it[0].some.list[3].weight");
         let entry = |it: &mut All| *it.map.get_mut("b").expect("it is there") = f64::NAN;
-        assert_eq!(place(entry), "it[0].some.map[entry 1]");
+        assert_eq!(at(entry), "it[0].some.map[entry 1]");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl JoinIncomplete {
 
     /// The failure, of this source.
     pub fn to_failure(&self, source: &str) -> Failure {
-        let data = CodedError::of(self).and_then(|coded| coded.data(self, source));
+        let data = CodedError::find(self).and_then(|coded| coded.data(self, source));
         Failure::new(Self::CODE, self.to_string(), source).caused_by(data)
     }
 }

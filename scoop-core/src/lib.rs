@@ -8,6 +8,7 @@
 //!
 //! Users depend on `scoop-saga` instead, which re-exports what they need.
 
+mod attempt_history;
 mod caller;
 mod changed_definition;
 mod changed_saga;
@@ -21,7 +22,6 @@ mod event;
 mod failure;
 mod failure_code;
 mod finite;
-mod former_attempts;
 mod interrupted;
 mod join_incomplete;
 mod lineage;
@@ -46,6 +46,7 @@ mod unauthorized;
 pub mod wait;
 mod window;
 
+pub use attempt_history::AttemptHistory;
 pub use caller::Caller;
 pub use context::{Context, ContextError, ContextKey};
 pub use continuation::{
@@ -58,14 +59,13 @@ pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
 pub use failure_code::{CODE_CHARS_MAX, CodedError, FailureCode};
-pub use former_attempts::Tried;
 pub use interrupted::Interrupted;
 pub use join_incomplete::JoinIncomplete;
 pub use lineage::Lineage;
-pub use message::{HasReply, KeepTimes, Message, TOPIC_BYTES_MAX};
+pub use message::{HasReply, Message, RetentionTimes, TOPIC_BYTES_MAX};
 #[doc(hidden)]
 pub use named_type::{NameKind, NamedType};
-pub use next::{Anew, Next, With};
+pub use next::{ContinueAsNew, Next, With};
 pub use priority::Priority;
 pub use rollback::{Instance, Plan, RollbackNames, RollbackPart, Undoes, output_name, read_output_name};
 pub use run::{ChildFailure, Execution, Path, RollbackProgress, Run, Suspension};

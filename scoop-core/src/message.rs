@@ -51,7 +51,7 @@ pub trait Message: Stored + Send + Sync + 'static {
 
     /// For how long the finished hierarchies that start with such a message are kept, in place of the times of the
     /// program: `#[message(keep = "90 days")]`, `#[message(keep(committed = "7 days", rolled_back = "30 days"))]`.
-    const KEEP: KeepTimes = KeepTimes { committed: None, rolled_back: None };
+    const RETENTION: RetentionTimes = RetentionTimes { committed: None, rolled_back: None };
 
     /// Whom a run waits for that has launched such a message, if not for all of its handlers:
     /// `#[message(wait = AtLeast(2).within("10s"))]`.
@@ -71,15 +71,15 @@ pub trait Message: Stored + Send + Sync + 'static {
 /// ```
 /// # extern crate scoop_core as scoop;
 /// use std::time::Duration;
-/// use scoop::KeepTimes;
+/// use scoop::RetentionTimes;
 ///
 /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// // As `#[message(keep(rolled_back = "90 days"))]` writes it.
-/// const KEEP: KeepTimes = KeepTimes { committed: None, rolled_back: Some(DAY.saturating_mul(90)) };
-/// assert_ne!(KEEP, KeepTimes::default());
+/// const RETENTION: RetentionTimes = RetentionTimes { committed: None, rolled_back: Some(DAY.saturating_mul(90)) };
+/// assert_ne!(RETENTION, RetentionTimes::default());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeepTimes {
+pub struct RetentionTimes {
     /// The time for hierarchies that committed: an hour at least.
     pub committed: Option<Duration>,
     /// The time for hierarchies with a run that was rolled back, and for those without a handler: an hour at least.

@@ -33,9 +33,9 @@ impl<S> Next<S> {
         With { next: self, value }
     }
 
-    /// Ends this execution of the run, and begins a new one of the same saga with this message. See [`Anew`].
-    pub fn anew<M>(message: M) -> Anew<S, M> {
-        Anew::Message(message)
+    /// Ends this execution of the run, and begins a new one of the same saga with this message. See [`ContinueAsNew`].
+    pub fn continue_as_new<M>(message: M) -> ContinueAsNew<S, M> {
+        ContinueAsNew::Message(message)
     }
 
     /// Converts the step type.
@@ -48,7 +48,7 @@ impl<S> Next<S> {
     }
 }
 
-/// A next step, or the message of a new execution of the saga: what a step returns that may go on anew.
+/// A next step, or the message of a new execution of the saga: what a step returns that may continue as new.
 ///
 /// A new execution begins with the first step and an empty history, in the settlement of the step that chose it. It
 /// has the id, the parent, the context and the deadlines of its run. A rollback goes back to its beginning and no
@@ -56,21 +56,21 @@ impl<S> Next<S> {
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
-/// use scoop::{Anew, Next};
+/// use scoop::{ContinueAsNew, Next};
 ///
-/// let again: Anew<usize, &str> = Next::anew("cursor 7");
-/// let further: Anew<usize, &str> = Next::Continue.into();
-/// assert_eq!((again, further), (Anew::Message("cursor 7"), Anew::Next(Next::Continue)));
+/// let again: ContinueAsNew<usize, &str> = Next::continue_as_new("cursor 7");
+/// let further: ContinueAsNew<usize, &str> = Next::Continue.into();
+/// assert_eq!((again, further), (ContinueAsNew::Message("cursor 7"), ContinueAsNew::Next(Next::Continue)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anew<S, M> {
+pub enum ContinueAsNew<S, M> {
     /// The execution continues with this step.
     Next(Next<S>),
     /// A new execution begins, with this message.
     Message(M),
 }
 
-impl<S, M> From<Next<S>> for Anew<S, M> {
+impl<S, M> From<Next<S>> for ContinueAsNew<S, M> {
     fn from(next: Next<S>) -> Self {
         Self::Next(next)
     }

@@ -23,7 +23,7 @@ const FRAMES_MAX: usize = 16;
 /// The tree of the failure, a line for each, indented by their depth.
 pub(crate) fn of(failure: &Failure) -> String {
     let mut repeated = Repeated::default();
-    repeated.look_for(failure);
+    repeated.count_repeats(failure);
     repeated.reported.retain(|reported| reported.times > 1);
     let mut report = Report { text: String::new(), repeated, numbers: 0 };
     report.tell(failure, 0);
@@ -35,7 +35,7 @@ pub(crate) fn summary(failure: &Failure) -> String {
     let causes = failure.root_causes();
     let first = causes.first().map_or_else(|| brief(failure), |cause| brief(cause));
     let others = causes.iter().map(|cause| brief(cause)).filter(|cause| *cause != first);
-    let unlisted: u64 = failure.tree().map(Failure::stands_for_others).sum();
+    let unlisted: u64 = failure.tree().map(Failure::unlisted_count).sum();
     match others.collect::<BTreeSet<_>>().len() as u64 + unlisted {
         0 => first,
         1 => format!("{first} (and 1 other cause)"),
@@ -43,7 +43,6 @@ pub(crate) fn summary(failure: &Failure) -> String {
     }
 }
 
-/// The failure of the first compensation that failed.
 pub(crate) fn failed_compensation(failure: &Failure) -> &Failure {
     let passes_on =
         |failure: &Failure| [CHILD_ROLLBACK_FAILED, HANDLERS_FAILED].contains(&failure.simple_kind());
@@ -54,7 +53,7 @@ pub(crate) fn failed_compensation(failure: &Failure) -> &Failure {
     failed
 }
 
-/// The same in a few words.
+/// A summary of the report in a few words.
 pub(crate) fn rollback_summary(failure: &Failure) -> String {
     let failed = failed_compensation(failure);
     let causes = failed.root_causes();
@@ -63,8 +62,8 @@ pub(crate) fn rollback_summary(failure: &Failure) -> String {
     };
     match failed.simple_kind() {
         CHILD_ROLLED_BACK => {
-            let place = saga_of(&cause.source).map_or_else(String::new, |saga| format!(" in `{saga}`"));
-            format!("{}{}: {}", launched_by(failed), Escaped(&place), summary(failed))
+            let in_saga = saga_of(&cause.source).map_or_else(String::new, |saga| format!(" in `{saga}`"));
+            format!("{}{}: {}", launched_by(failed), Escaped(&in_saga), summary(failed))
         }
         GAVE_UP => format!("{GAVE_UP_WORDS}: {}", brief(cause)),
         _ => brief(failed),
@@ -86,14 +85,13 @@ fn saga_of(source: &str) -> Option<&str> {
     source.strip_suffix(']')?.split_once('[').map(|(saga, _)| saga)
 }
 
-/// The step after these words in a message of the protocol.
 fn step_in<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.strip_prefix(words)?.strip_prefix(" [")?.strip_suffix(']')
 }
 
 /// The failure itself in a few words.
 fn brief(failure: &Failure) -> String {
-    let words = in_plain_words(failure).unwrap_or_else(|| {
+    let words = in_words(failure).unwrap_or_else(|| {
         let text = if failure.message == NO_MESSAGE { &failure.kind } else { &failure.message };
         text.clone()
     });
@@ -109,19 +107,18 @@ struct Repeated<'a> {
 struct Reported<'a> {
     failure: &'a Failure,
     times: usize,
-    /// Set once it is in the report.
     number: Option<usize>,
 }
 
 impl<'a> Repeated<'a> {
     /// Counts the failures of a tree. The causes of a repeated failure are repeated with it, so they are not counted
     /// again.
-    fn look_for(&mut self, failure: &'a Failure) {
+    fn count_repeats(&mut self, failure: &'a Failure) {
         match self.find(failure) {
             Some(reported) => reported.times += 1,
             None => {
                 self.reported.push(Reported { failure, times: 1, number: None });
-                failure.reasons().for_each(|cause| self.look_for(cause));
+                failure.reasons().for_each(|cause| self.count_repeats(cause));
             }
         }
     }
@@ -134,7 +131,6 @@ impl<'a> Repeated<'a> {
 struct Report<'a> {
     text: String,
     repeated: Repeated<'a>,
-    /// The number of numbers assigned so far.
     numbers: usize,
 }
 
@@ -183,19 +179,19 @@ impl Report<'_> {
 /// The service and the failure, with this between its lines. The protocol's own failures are worded for readers.
 fn said(failure: &Failure, between: &str) -> String {
     let words =
-        in_plain_words(failure).unwrap_or_else(|| format!("{}: {}", Escaped(&failure.kind), failure.message));
+        in_words(failure).unwrap_or_else(|| format!("{}: {}", Escaped(&failure.kind), failure.message));
     format!("[{}] {}", Escaped(&failure.source), lines(&words, between))
 }
 
 /// The message of a failure, without its source.
 pub(crate) fn words(failure: &Failure) -> String {
-    in_plain_words(failure).unwrap_or_else(|| failure.message.clone())
+    in_words(failure).unwrap_or_else(|| failure.message.clone())
 }
 
 /// The wording for readers; `None` for failures that are not the protocol's own or have more content.
-fn in_plain_words(failure: &Failure) -> Option<String> {
+fn in_words(failure: &Failure) -> Option<String> {
     let message = &*failure.message;
-    if failure.stands_for().is_some() {
+    if failure.replaced_count().is_some() {
         return Some(message.to_owned());
     }
     let says = |words: &str| message == NO_MESSAGE || message == words;

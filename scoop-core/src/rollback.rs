@@ -48,7 +48,6 @@ pub struct Plan {
     counts: Vec<(usize, u32)>,
     parts: Vec<RollbackPart>,
     positions: BTreeMap<String, usize>,
-    /// The current names of the steps, by the names under which they ran.
     renamed: BTreeMap<String, String>,
     /// The window of the instances in the history; `None` if they are the whole history.
     window: Option<Window>,
@@ -166,12 +165,10 @@ impl Plan {
         &self.parts
     }
 
-    /// The position in the plan of the part with this name.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.positions.get(name).copied()
     }
 
-    /// The instance that a part undoes.
     pub(crate) fn instance(&self, part: &RollbackPart) -> &Instance {
         &self.instances[part.instance]
     }
@@ -243,7 +240,6 @@ const SUFFIX: &str = " (rolling back child scopes)";
 pub struct RollbackNames {
     prefix: String,
     suffix: String,
-    /// The current names of steps by their former names.
     renamed: BTreeMap<String, String>,
 }
 
@@ -271,14 +267,12 @@ impl RollbackNames {
         &self.prefix
     }
 
-    /// The names under which runs of the same step may be recorded.
     pub(crate) fn recorded(&self, step: &str) -> Vec<String> {
         let current = self.current(step);
         let former = self.renamed.iter().filter(|(_, now)| *now == current).map(|(was, _)| was.clone());
         former.chain([current.to_owned()]).collect()
     }
 
-    /// The current name of a recorded step.
     pub(crate) fn current<'a>(&'a self, step: &'a str) -> &'a str {
         self.renamed.get(step).map_or(step, String::as_str)
     }

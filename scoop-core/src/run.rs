@@ -47,7 +47,7 @@ pub struct Run {
     pub failure_text_bytes_max: usize,
 }
 
-/// One of the executions of a run, and where its history begins. Only a run that went on anew has more than the first.
+/// One of the executions of a run, and where its history begins. Only a run that continued as new has more than the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Execution {
     /// The number of executions before it.
@@ -101,7 +101,7 @@ pub struct RollbackProgress {
     /// The newest suspension of the run, on either path.
     pub last: Option<Suspension>,
     /// Whether a part of the rollback was suspended, other than a child failure handler.
-    pub any_part_done: bool,
+    pub has_begun: bool,
 }
 
 /// A child that did not succeed.
@@ -206,13 +206,13 @@ impl Run {
     pub fn set_rollback_plan(&mut self, read: Plan, progress: RollbackProgress) {
         if let Path::Backward { plan, begun, .. } = &mut self.path {
             *plan = Some(Arc::new(read));
-            *begun = progress.any_part_done;
+            *begun = progress.has_begun;
             self.last = progress.last;
         }
     }
 
     /// The same run before the first step of a new execution.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn begin_execution(&mut self) {
         let number = self.execution.number.saturating_add(1);
         self.execution = Execution { number, suspensions: self.suspensions, after: None };
         (self.last, self.recorded) = (None, None);
@@ -258,12 +258,12 @@ impl Run {
             return None;
         }
         let step = self.last.as_ref().map_or("", |last| last.step.as_str());
-        let unrolled: Vec<_> =
+        let failed_rollbacks: Vec<_> =
             self.failed_children.iter().filter_map(|child| child.rollback_failed.clone()).collect();
-        if unrolled.is_empty() {
+        if failed_rollbacks.is_empty() {
             return Some(Failure::child_rolled_back(Some(step), &self.source, self.rolled_back()));
         }
-        let mut causes = unrolled;
+        let mut causes = failed_rollbacks;
         match &self.path {
             Path::Forward => {
                 causes.push(Failure::child_rolled_back(None, &self.source, self.rolled_back()));

@@ -64,7 +64,6 @@ pub struct StepDefinition {
     pub awaits: Option<&'static str>,
 }
 
-/// The suffixes of the stored names of waits before a step, as the macros write them.
 const WAIT_SUFFIXES: [&str; 2] = [AWAITS_SIGNAL, " (waiting for scheduled time)"];
 
 const AWAITS_SIGNAL: &str = " (waiting for signal)";

@@ -41,7 +41,7 @@ pub struct SentSignal {
 ///
 /// impl Signal for PaymentConfirmed {
 ///     const NAME: &'static str = "payment-confirmed";
-///     const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+///     const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// }
 ///
 /// assert_eq!(PaymentConfirmed::NAME, "payment-confirmed");
@@ -56,5 +56,5 @@ pub trait Signal: Stored + Send + Sync + 'static {
     const NAME: &'static str;
 
     /// How long a signal is kept that no run awaits yet.
-    const KEEP: Duration;
+    const RETENTION: Duration;
 }

@@ -37,7 +37,6 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// The lines of a text, each of which is one line on a terminal, with this between them.
 pub(crate) fn lines(text: &str, between: &str) -> String {
     text.lines().map(|line| Escaped(line).to_string()).collect::<Vec<_>>().join(between)
 }

@@ -20,7 +20,6 @@ const TRACEPARENT_BYTES: usize = 55;
 /// The maximum length of a `tracestate`. The recommendation asks for at least this one.
 const TRACESTATE_BYTES_MAX: usize = 512;
 
-/// The maximum number of entries of a `tracestate`.
 const TRACESTATE_ENTRIES_MAX: usize = 32;
 
 /// The known flags: sampled, and random trace id.

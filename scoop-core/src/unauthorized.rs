@@ -42,7 +42,7 @@ impl Unauthorized {
     pub fn to_failure(command: &str, caller: &Caller, why: Failure, source: &str) -> Failure {
         let caller = caller.subject().map(str::to_owned);
         let refused = Self { command: command.to_owned(), caller, why: why.message.clone() };
-        let data = CodedError::of(&refused).and_then(|coded| coded.data(&refused, source));
+        let data = CodedError::find(&refused).and_then(|coded| coded.data(&refused, source));
         let text = refused.to_string();
         // A summary has the text of the innermost cause.
         let why = Failure { message: text.clone(), ..why };

@@ -308,7 +308,7 @@ impl WaitStrategy for Only {
     }
 
     fn describe(&self) -> String {
-        listed(&self.0)
+        in_words(&self.0)
     }
 
     fn mistake(&self) -> Option<String> {
@@ -347,7 +347,7 @@ impl WaitStrategy for Without {
     }
 
     fn describe(&self) -> String {
-        format!("all handlers but {}", listed(&self.0))
+        format!("all handlers but {}", in_words(&self.0))
     }
 
     fn mistake(&self) -> Option<String> {
@@ -413,8 +413,7 @@ impl WaitStrategy for Window {
     }
 }
 
-/// Names in a sentence.
-fn listed(names: &[String]) -> String {
+fn in_words(names: &[String]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
         Some((last, [])) => last.clone(),
@@ -426,7 +425,6 @@ fn listed(names: &[String]) -> String {
 /// A strategy with its parameters, as it is stored with a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitPlan {
-    /// The stored name of the strategy.
     strategy: String,
     /// Its parameters.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -441,7 +439,6 @@ pub struct WaitPlan {
     /// Until when handlers that register get the message, too.
     #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     late_until: Option<OffsetDateTime>,
-    /// When these have to give up.
     #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     late_give_up_at: Option<OffsetDateTime>,
     /// The limit, counted from the launch.

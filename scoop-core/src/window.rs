@@ -223,7 +223,6 @@ impl Window {
         serde_json::to_string(self).ok()
     }
 
-    /// The number of instances before it.
     fn position(&self) -> u32 {
         self.before.as_ref().map_or(0, |before| before.instances)
     }
@@ -271,7 +270,6 @@ fn runs_of(instances: &[Instance]) -> impl Iterator<Item = &Instance> {
     instances.iter().filter(|done| done.handler_iteration.is_none())
 }
 
-/// The loop iteration of the first of these instances, which end `end`; `None` if it does not follow from them.
 fn iteration_of_first(names: &RollbackNames, end: &Beginning, instances: &[Instance]) -> Option<u32> {
     let (step, iteration) = end.newest.as_ref()?;
     let step = names.current(step);

@@ -25,9 +25,8 @@ use crate::settings::Settings;
 
 const EXAMPLE: &str = "#[command(entity = YourEntity)]";
 
-/// The functions of a command that `#[command]` knows.
 struct Functions {
-    /// The place of what `key` returns.
+    /// The span of what `key` returns.
     key: Span,
     authorizes: bool,
     fetch: Option<Fetch>,
@@ -35,20 +34,17 @@ struct Functions {
     undo: Option<Undo>,
 }
 
-/// The function that undoes an accepted command.
 struct Undo {
     name: Ident,
     undone: Type,
 }
 
-/// The step before the decision.
 struct Fetch {
     returns: Type,
     timeout: Option<Duration>,
     retry: Option<Retry>,
 }
 
-/// The function that decides.
 struct Decide {
     name: Ident,
     accepted: Type,
@@ -113,7 +109,6 @@ fn topic(settings: &Settings, ident: &Ident, errors: &mut Errors) -> String {
     topic
 }
 
-/// The names of the saga of a command.
 struct Names {
     name: String,
     was: Vec<String>,
@@ -127,7 +122,7 @@ fn implementation(
     decide: &Decide,
 ) -> TokenStream {
     let Names { name, was } = names;
-    let Functions { key: key_place, authorizes, fetch, undo, .. } = functions;
+    let Functions { key: key_span, authorizes, fetch, undo, .. } = functions;
     let Decide { name: decide, accepted, rejected, takes_fetched, takes_id } = decide;
     let undone = undo.as_ref().map_or(accepted, |undo| &undo.undone);
     let fetches = fetch.is_some();
@@ -160,7 +155,7 @@ fn implementation(
     });
     // The compiler reports types that do not fit at these functions of the user.
     let decided = quote_spanned!(decide.span()=> Self::#decide(self, entity #takes #takes_id));
-    let key_of = quote_spanned!(*key_place=> Self::key(self));
+    let key_of = quote_spanned!(*key_span=> Self::key(self));
     let key = quote_spanned!(Span::call_site()=> <#entity as ::scoop::Entity>::Key);
     quote! {
         impl ::scoop::Command for #ty {
@@ -322,7 +317,7 @@ fn pure(sig: &Signature, write: &str, errors: &mut Errors) {
     common(sig, write, errors);
     let name = &sig.ident;
     if let Some(asyncness) = &sig.asyncness {
-        let (why, remedy) = match &*name.to_string() {
+        let (why, hint) = match &*name.to_string() {
             "key" => ("follows from the command", "remove this"),
             "authorize" => (
                 "depends on nothing but the command and its caller",
@@ -330,18 +325,17 @@ fn pure(sig: &Signature, write: &str, errors: &mut Errors) {
             ),
             _ => ("runs while the entity is locked", "get what it needs in `fetch`"),
         };
-        errors.at(asyncness, format!("`{name}` {why}, so it cannot be `async`; {remedy}"));
+        errors.at(asyncness, format!("`{name}` {why}, so it cannot be `async`; {hint}"));
     }
     for scope in typed(sig).filter(|it| is_named(behind_reference(&it.ty), "Scope")) {
-        let remedy = match name == "authorize" {
+        let hint = match name == "authorize" {
             true => "have the sender put what it needs into the `Caller`",
             false => "get what it needs in `fetch`",
         };
-        errors.at(scope, format!("`{name}` has no scope: it depends on nothing but values; {remedy}"));
+        errors.at(scope, format!("`{name}` has no scope: it depends on nothing but values; {hint}"));
     }
 }
 
-/// The parameters without a scope.
 fn values(sig: &Signature) -> Vec<&PatType> {
     typed(sig).filter(|it| !is_named(behind_reference(&it.ty), "Scope")).collect()
 }
@@ -360,7 +354,7 @@ fn parameters(sig: &Signature, parameters: &[&PatType], counts: &[usize], write:
     }
 }
 
-/// Returns the place of what it returns.
+/// Checks the function, and returns the span of its return type.
 fn key(sig: &Signature, errors: &mut Errors) -> Span {
     let write = "fn key(&self) -> YourKey";
     pure(sig, write, errors);

@@ -60,7 +60,6 @@ pub(crate) fn like(attribute: &Meta, generated: TokenStream) -> TokenStream {
     }
 }
 
-/// The path of `crate = path` in a list of settings, and the other settings.
 fn split(settings: TokenStream) -> syn::Result<(Option<Path>, TokenStream)> {
     let (mut path, mut rest, mut setting) = (None, TokenStream::new(), TokenStream::new());
     let mut tokens = settings.into_iter().peekable();
@@ -101,7 +100,6 @@ fn parsed(key: &Ident, value: TokenStream) -> syn::Result<Path> {
     })
 }
 
-/// What is generated, with the path for each `::scoop`.
 fn renamed(generated: TokenStream, path: &Path) -> TokenStream {
     replaced(generated, &|name: &Ident| {
         let span = name.span();

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use syn::LitStr;
 
-/// The names of each unit, and its milliseconds.
 const UNITS: [(&[&str], u64); 6] = [
     (&["ms", "millisecond", "milliseconds"], 1),
     (&["s", "second", "seconds"], 1_000),
@@ -40,7 +39,6 @@ fn read_range(text: &str) -> Result<(Duration, Duration), String> {
     Ok((shorter, longer))
 }
 
-/// Reads a duration, or says what is wrong with the text.
 pub(crate) fn read(text: &str) -> Result<Duration, String> {
     let digits = text.chars().take_while(char::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -140,7 +138,6 @@ mod fuzz {
 
     use super::*;
 
-    /// A duration, or a text close to one.
     fn text() -> impl Strategy<Value = String> {
         let units: Vec<_> = UNITS.iter().flat_map(|(names, _)| names.iter().copied()).collect();
         let number = prop_oneof![(0u64..100).prop_map(|n| n.to_string()), "[0-9]{0,22}"];

@@ -101,8 +101,8 @@ pub(crate) fn own_type(block: &Block, attribute: &str, what: &str, errors: &mut 
         errors.at(repeated, format!("`#[{attribute}]` stands here twice; remove one"));
     }
     if let Some(of_trait) = &block.of_trait {
-        let remedy = format!("write `impl {} {{ .. }}`", text(&block.self_ty));
-        errors.at(of_trait, format!("`#[{attribute}]` belongs on a block without a trait; {remedy}"));
+        let hint = format!("write `impl {} {{ .. }}`", text(&block.self_ty));
+        errors.at(of_trait, format!("`#[{attribute}]` belongs on a block without a trait; {hint}"));
         return None;
     }
     let Some(segment) = last_segment(&block.self_ty) else {
@@ -142,7 +142,6 @@ fn applications<'a>(block: &'a Block, errors: &mut Errors) -> Vec<Application<'a
     applications
 }
 
-/// The type of the event that a function applies.
 fn event<'a>(sig: &'a Signature, errors: &mut Errors) -> Option<&'a Type> {
     let name = &sig.ident;
     let write = format!("write `fn {name}(&mut self, event: &YourEvent)`");

@@ -5,7 +5,6 @@ use std::fmt::Display;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 
-/// The mistakes found so far.
 #[derive(Default)]
 pub(crate) struct Errors(Option<syn::Error>);
 
@@ -15,7 +14,7 @@ impl Errors {
         self.push(syn::Error::new_spanned(tokens, message));
     }
 
-    /// A mistake that already has its place.
+    /// Adds a mistake that has its span.
     pub(crate) fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(first) => first.combine(error),
@@ -23,7 +22,6 @@ impl Errors {
         }
     }
 
-    /// Mistakes that were found elsewhere.
     pub(crate) fn append(&mut self, Errors(errors): Errors) {
         errors.into_iter().for_each(|error| self.push(error));
     }

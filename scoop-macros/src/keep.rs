@@ -11,13 +11,12 @@ use crate::errors::Errors;
 use crate::settings::Settings;
 
 /// The least time for which finished hierarchies are kept, as in the runtime.
-const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
+const RETENTION_MIN: Duration = Duration::from_secs(60 * 60);
 
 const OUTCOMES: [&str; 3] = ["committed", "rolled_back", "failed"];
 
 const EXAMPLE: &str = "keep(committed = \"7 days\", rolled_back = \"30 days\")";
 
-/// A time as it is written.
 enum Written {
     Forever,
     Text(LitStr),
@@ -42,8 +41,8 @@ pub(crate) fn constant(settings: &Settings, errors: &mut Errors) -> Option<Token
         None => quote!(::core::option::Option::None),
     });
     Some(quote! {
-        const KEEP: ::scoop::KeepTimes =
-            ::scoop::KeepTimes { committed: #committed, rolled_back: #rolled_back };
+        const RETENTION: ::scoop::RetentionTimes =
+            ::scoop::RetentionTimes { committed: #committed, rolled_back: #rolled_back };
     })
 }
 
@@ -74,7 +73,7 @@ fn time(settings: &Settings, key: &str, errors: &mut Errors) -> Option<TokenStre
 fn seconds(literal: &LitStr) -> syn::Result<TokenStream> {
     let time = duration::parse(literal)
         .map_err(|error| syn::Error::new(literal.span(), format!("{error}; or `\"forever\"`")))?;
-    if time < KEEP_MIN {
+    if time < RETENTION_MIN {
         let message = "hierarchies are kept for an hour at least; write `\"1h\"` or more, or `\"forever\"`";
         return Err(syn::Error::new(literal.span(), message));
     }
@@ -82,7 +81,6 @@ fn seconds(literal: &LitStr) -> syn::Result<TokenStream> {
     Ok(quote!(::core::time::Duration::from_secs(#seconds)))
 }
 
-/// Whether it is `forever` or `"forever"`.
 fn is_forever(value: &Expr) -> bool {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value() == "forever",

@@ -49,7 +49,6 @@ pub(crate) fn is(attribute: &Attribute, name: &str) -> bool {
     last.is_some_and(|segment| segment.ident == name)
 }
 
-/// Anything with attributes before it.
 struct Annotated {
     attrs: Vec<Attribute>,
     rest: TokenStream,

@@ -104,7 +104,6 @@ pub(crate) const WAITING: &str = " (waiting for scheduled time)";
 /// The suffix of the stored name of a wait for a signal.
 pub(crate) const AWAITING: &str = " (waiting for signal)";
 
-/// The suffix of the stored name of a cleanup.
 pub(crate) const FINALLY: &str = " (finally)";
 
 /// `OrderFlow` as `order-flow`, `HTTPCall` as `http-call`.

@@ -1,8 +1,8 @@
 //! Settings under the names that other libraries use.
 
 /// The replacement for a key that an attribute does not have, if one is known.
-pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
-    let remedy = match (attribute, key) {
+pub(crate) fn hint(attribute: &str, key: &str) -> Option<&'static str> {
+    let hint = match (attribute, key) {
         ("#[step]", "retries" | "attempts" | "max_attempts" | "max_retries" | "tries") => {
             "`retry(max = 5)`, which tries the step again before its failure counts"
         }
@@ -75,5 +75,5 @@ pub(crate) fn remedy(attribute: &str, key: &str) -> Option<&'static str> {
         ("#[message]", "answer" | "response" | "returns") => "`reply = YourType`",
         _ => return None,
     };
-    Some(remedy)
+    Some(hint)
 }

@@ -16,7 +16,6 @@ struct Stored<'a> {
     rule: Option<String>,
 }
 
-/// The stored names of these fields. In an enum a name stands for the fields of all variants.
 pub(crate) fn stored_names(
     fields: TokenStream,
     settings: &Settings,
@@ -54,7 +53,6 @@ pub(crate) fn stored_names(
     names
 }
 
-/// All named fields of the type.
 fn fields_of(input: &DeriveInput) -> Vec<Stored<'_>> {
     match &input.data {
         Data::Struct(data) => stored_fields(&data.fields, value_of(&input.attrs, "rename_all")),
@@ -82,13 +80,11 @@ impl Stored<'_> {
         self.field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default()
     }
 
-    /// The name in the stored message.
     fn stored_name(&self) -> String {
         value_of(&self.field.attrs, "rename").unwrap_or_else(|| renamed(&self.name(), self.rule.as_deref()))
     }
 }
 
-/// The name of a field by a rule of `rename_all`.
 fn renamed(field: &str, rule: Option<&str>) -> String {
     let pascal = || -> String {
         let words = field.split('_').filter(|word| !word.is_empty());
@@ -125,7 +121,6 @@ fn has(attributes: &[Attribute], key: &str) -> bool {
     serde_settings(attributes).any(|setting| setting.path().is_ident(key))
 }
 
-/// The text of `key = ".."`, or of `key(serialize = "..")`.
 fn value_of(attributes: &[Attribute], key: &str) -> Option<String> {
     let text = |value: &Expr| match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),

@@ -20,7 +20,6 @@ struct Setting {
 }
 
 enum Value {
-    /// A key without a value.
     Missing,
     /// `key = expression`.
     Expression(Expr),
@@ -34,7 +33,6 @@ enum Value {
 const TYPES: [&str; 4] = ["reply", "replies", "key", "entity"];
 
 impl Settings {
-    /// Reads the settings of `attribute`, which has the `known` keys.
     pub(crate) fn read(attribute: &str, known: &[&str], tokens: TokenStream, errors: &mut Errors) -> Self {
         Self::read_if_any(attribute, known, tokens, errors).unwrap_or_default()
     }
@@ -61,7 +59,6 @@ impl Settings {
         Some(settings)
     }
 
-    /// The string given for `key`.
     pub(crate) fn text(&self, key: &str, errors: &mut Errors) -> Option<LitStr> {
         self.expression(key, &format!("a string: `{key} = \"..\"`"), errors, |value| match value {
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
@@ -69,7 +66,6 @@ impl Settings {
         })
     }
 
-    /// The strings given for `key`: one, or several in brackets.
     pub(crate) fn texts(&self, key: &str, errors: &mut Errors) -> Vec<LitStr> {
         let text = |value: &Expr| match strip_groups(value) {
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.clone()),
@@ -83,7 +79,6 @@ impl Settings {
         texts.unwrap_or_default()
     }
 
-    /// The name of a function given for `key`.
     pub(crate) fn function(&self, key: &str, errors: &mut Errors) -> Option<Ident> {
         let takes = format!("the bare name of a function in this `impl` block: `{key} = function`");
         self.expression(key, &takes, errors, |value| match value {
@@ -92,7 +87,6 @@ impl Settings {
         })
     }
 
-    /// The type given for `key`.
     pub(crate) fn ty(&self, key: &str, errors: &mut Errors) -> Option<Type> {
         let setting = self.find(key)?;
         match &setting.value {
@@ -118,17 +112,14 @@ impl Settings {
         }
     }
 
-    /// Whether `key` is given with parentheses.
     pub(crate) fn is_nested(&self, key: &str) -> bool {
         self.find(key).is_some_and(|setting| matches!(setting.value, Value::Nested(_)))
     }
 
-    /// Whether `key` is given without a value.
     pub(crate) fn is_bare(&self, key: &str) -> bool {
         self.find(key).is_some_and(|setting| matches!(setting.value, Value::Missing))
     }
 
-    /// The tokens given for `key` in parentheses.
     pub(crate) fn tokens(&self, key: &str, example: &str, errors: &mut Errors) -> Option<TokenStream> {
         let setting = self.find(key)?;
         match &setting.value {
@@ -153,7 +144,6 @@ impl Settings {
         value.or_else(|| setting.type_mismatch(&format!("`{key}` takes {takes}"), errors))
     }
 
-    /// Whether `key` is given, which takes no value.
     pub(crate) fn flag(&self, key: &str, errors: &mut Errors) -> bool {
         match self.find(key) {
             None => false,
@@ -166,7 +156,6 @@ impl Settings {
         }
     }
 
-    /// The key itself, if it is given.
     pub(crate) fn key(&self, key: &str) -> Option<&Ident> {
         self.find(key).map(|setting| &setting.key)
     }
@@ -231,8 +220,8 @@ fn takes_a_type(key: &str) -> String {
 }
 
 fn unknown(attribute: &str, known: &[&str], key: &str) -> String {
-    if let Some(remedy) = near_miss::remedy(attribute, key) {
-        return format!("`{attribute}` has no key `{key}`; write {remedy}");
+    if let Some(hint) = near_miss::hint(attribute, key) {
+        return format!("`{attribute}` has no key `{key}`; write {hint}");
     }
     let meant = did_you_mean(key, known.iter().copied());
     let listed: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();

@@ -17,7 +17,7 @@ const SIGNAL: Attribute = Attribute {
     example: "#[signal(name = \"..\", keep = \"7 days\")]",
 };
 
-const KEEP: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The implementation of `Signal`, and its registration. Its supertraits require serde's traits.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
@@ -30,7 +30,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let name = settings.text("name", &mut errors);
     let name = names::stored(Kind::Signal, name.as_ref(), &input.ident, kebab_case, &mut errors);
     let keep = settings.text("keep", &mut errors);
-    let keep = keep.and_then(|keep| errors.keep(duration::parse(&keep))).unwrap_or(KEEP);
+    let keep = keep.and_then(|keep| errors.keep(duration::parse(&keep))).unwrap_or(RETENTION);
     let millis = u64::try_from(keep.as_millis()).expect("the attributes take no such durations");
 
     let generic = "its name stands for one type; derive `Signal` on a type without parameters";
@@ -42,7 +42,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         #errors
         impl ::scoop::Signal for #ident {
             const NAME: &'static str = #name;
-            const KEEP: ::core::time::Duration = ::core::time::Duration::from_millis(#millis);
+            const RETENTION: ::core::time::Duration = ::core::time::Duration::from_millis(#millis);
         }
         ::scoop::__private::inventory::submit! {
             ::scoop::__private::NamedType::signal::<#ident>()

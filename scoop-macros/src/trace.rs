@@ -45,7 +45,6 @@ const NO_OPERAND: [&str; 14] = [
     "while",
 ];
 
-/// The item with all its functions traced.
 pub(crate) fn item(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let span = arguments.clone().into_iter().next().map_or(Span::call_site(), |argument| argument.span());
     let message = if !arguments.is_empty() {
@@ -114,7 +113,6 @@ fn has_function(tokens: &TokenStream) -> bool {
     })
 }
 
-/// The tokens with the body of each function traced.
 fn functions(tokens: TokenStream) -> TokenStream {
     let mut tokens = tokens.into_iter().peekable();
     let mut done = TokenStream::new();
@@ -160,7 +158,6 @@ fn function(first: TokenTree, rest: &mut Peekable<IntoIter>) -> (TokenStream, Op
     (signature, None)
 }
 
-/// Goes through the code of one function.
 struct Tracer {
     function: String,
     found: bool,
@@ -295,7 +292,6 @@ fn is_group(token: &TokenTree, delimiter: Delimiter) -> bool {
 mod tests {
     use super::*;
 
-    /// The traced body, without spaces.
     fn traced(code: &str) -> String {
         let block = Group::new(Delimiter::Brace, code.parse().expect("tokens"));
         let signature: Signature = syn::parse_str("fn f() -> Result<()>").expect("a signature");
@@ -306,7 +302,7 @@ mod tests {
         text.replace([' ', '\n'], "")
     }
 
-    /// `→` stands for the call.
+    /// `→` is the call.
     fn check(code: &str, expected: &str) {
         let import = if expected.contains('→') {
             "#[allow(unused_imports)] use ::scoop::__private::QuestionMark as _;"

@@ -64,7 +64,6 @@ fn is_zero(count: &syn::LitInt) -> bool {
     count.base10_parse::<u64>().is_ok_and(|count| count == 0)
 }
 
-/// Writes a duration that is given as a string as code.
 fn write_duration(argument: &mut Expr, errors: &mut Errors) -> Option<()> {
     if let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = argument {
         *argument = errors.keep(millis(text))?;

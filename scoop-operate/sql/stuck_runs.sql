@@ -5,7 +5,7 @@
 -- $1 longer than since this (nothing: the first), $2 and if as long, with a greater id, $3 how many
 SELECT * FROM (
     (SELECT r.root, r.lineage, r.message_id, r.handler, r.topic, r.step, r.rolling_back, left(r.reason, 10000) AS reason,
-            r.giving_up, r.ready_at AS stuck_since, r.id, coalesce((r.tries).doubts, 0) AS doubts,
+            r.giving_up, r.ready_at AS stuck_since, r.id, coalesce((r.tries).unknown_attempts, 0) AS unknown_attempts,
             scoop.can_give_up(r.giving_up, r.rollback_since) AS can_give_up, scoop.phase(r) AS phase
      FROM scoop.run r
      WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'stuck'

@@ -114,7 +114,7 @@ impl Redaction {
 impl Database {
     /// The fields that are redacted.
     pub(crate) async fn redaction(&self) -> Result<Redaction, RuntimeError> {
-        let fields = self.read_patiently(|_| self.redacted_fields()).await;
+        let fields = self.read_retrying(|_| self.redacted_fields()).await;
         fields.map(Redaction).map_err(GivenUp::error("redacted fields were looked up"))
     }
 

@@ -7,7 +7,7 @@ use scoop_runtime::internal::StoredTime;
 use uuid::Uuid;
 
 /// The end of a run, as a place in a list: its time as stored, and the run.
-pub(crate) type EndedPlace = (StoredTime, Uuid);
+pub(crate) type EndedCursor = (StoredTime, Uuid);
 
 /// The place in a list of runs at which its next page begins. Its text is short and can be a part of a URL.
 ///
@@ -21,17 +21,17 @@ pub(crate) type EndedPlace = (StoredTime, Uuid);
 /// # Ok::<_, operate::BadCursor>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunCursor(pub(crate) Place);
+pub struct RunCursor(pub(crate) Node);
 
 /// Unfinished runs come before finished ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Node {
     /// After this unfinished run.
     Unfinished(Uuid),
     /// At the first finished run.
     Finished,
     /// After this finished run.
-    Ended(EndedPlace),
+    Ended(EndedCursor),
 }
 
 /// The text is no [`RunCursor`] or [`ListCursor`].
@@ -51,7 +51,7 @@ pub struct BadCursor(String);
 /// # Ok::<_, operate::BadCursor>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListCursor(pub(crate) EndedPlace);
+pub struct ListCursor(pub(crate) EndedCursor);
 
 impl fmt::Display for ListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,9 +70,9 @@ impl FromStr for ListCursor {
 impl fmt::Display for RunCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Place::Unfinished(run) => write!(f, "u{}", run.simple()),
-            Place::Finished => f.write_str("f"),
-            Place::Ended(ended) => {
+            RunPosition::Unfinished(run) => write!(f, "u{}", run.simple()),
+            RunPosition::Finished => f.write_str("f"),
+            RunPosition::Ended(ended) => {
                 f.write_str("f")?;
                 write_end(ended, f)
             }
@@ -85,20 +85,20 @@ impl FromStr for RunCursor {
 
     fn from_str(text: &str) -> Result<Self, BadCursor> {
         let place = match text.split_at_checked(1) {
-            Some(("u", run)) => read_run(run).map(Place::Unfinished),
-            Some(("f", "")) => Some(Place::Finished),
-            Some(("f", ended)) => read_end(ended).map(Place::Ended),
+            Some(("u", run)) => read_run(run).map(RunPosition::Unfinished),
+            Some(("f", "")) => Some(RunPosition::Finished),
+            Some(("f", ended)) => read_end(ended).map(RunPosition::Ended),
             _ => None,
         };
         place.map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
     }
 }
 
-fn write_end((at, run): EndedPlace, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_end((at, run): EndedCursor, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{:016x}{}", at.micros(), run.simple())
 }
 
-fn read_end(text: &str) -> Option<EndedPlace> {
+fn read_end(text: &str) -> Option<EndedCursor> {
     let (at, run) = text.split_at_checked(16)?;
     let micros = u64::from_str_radix(at, 16).ok()?.cast_signed();
     Some((StoredTime::from_micros(micros), read_run(run)?))
@@ -117,10 +117,10 @@ mod tests {
     fn cursor_is_read_from_its_text() {
         let run = Uuid::from_u128(7);
         for place in [
-            Place::Unfinished(run),
-            Place::Finished,
-            Place::Ended((StoredTime::from_micros(-3), run)),
-            Place::Ended((StoredTime::from_micros(i64::MAX), run)),
+            RunPosition::Unfinished(run),
+            RunPosition::Finished,
+            RunPosition::Ended((StoredTime::from_micros(-3), run)),
+            RunPosition::Ended((StoredTime::from_micros(i64::MAX), run)),
         ] {
             let text = RunCursor(place).to_string();
             assert!(text.chars().all(|it| it.is_ascii_alphanumeric()), "{text}");

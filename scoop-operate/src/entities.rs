@@ -130,7 +130,7 @@ impl Entities {
     pub fn names(&self) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
         let database = self.operate.database();
         async move {
-            let names = database.read_patiently(|_| database.entity_names(NAMES_MAX)).await;
+            let names = database.read_retrying(|_| database.entity_names(NAMES_MAX)).await;
             names.map_err(GivenUp::error("entities were listed"))
         }
         .boxed()
@@ -161,7 +161,7 @@ impl Entities {
     pub fn keys(&self, name: &str, after: &str) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
         let (database, name, after) = (self.operate.database(), name.to_owned(), after.to_owned());
         async move {
-            let keys = database.read_patiently(|_| database.named_entity_keys(&name, &after, KEYS_MAX)).await;
+            let keys = database.read_retrying(|_| database.named_entity_keys(&name, &after, KEYS_MAX)).await;
             keys.map_err(GivenUp::error("entities were listed"))
         }
         .boxed()
@@ -199,11 +199,11 @@ impl Entities {
             let failed = || GivenUp::error("an entity was looked up");
             let redaction = database.redaction().await?;
             let entity =
-                database.read_patiently(|_| database.entity_row(&name, &key)).await.map_err(failed())?;
+                database.read_retrying(|_| database.entity_row(&name, &key)).await.map_err(failed())?;
             let after = i64::try_from(after).unwrap_or(i64::MAX);
             let limit = EVENTS_MAX + 1;
             let read = |_| database.entity_event_rows(&name, &key, after, limit);
-            let mut events = database.read_patiently(read).await.map_err(failed())?;
+            let mut events = database.read_retrying(read).await.map_err(failed())?;
             if entity.is_none() && events.is_empty() {
                 return Ok(None);
             }

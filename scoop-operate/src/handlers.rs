@@ -96,7 +96,7 @@ impl ListHandlers {
 
     async fn read(self) -> Result<Vec<RegisteredHandler>, RuntimeError> {
         let Self { database, part } = &self;
-        let listed = database.read_patiently(|_| database.listed_handlers(part)).await;
+        let listed = database.read_retrying(|_| database.listed_handlers(part)).await;
         listed.map_err(GivenUp::error("the handlers were listed"))
     }
 }
@@ -136,7 +136,7 @@ impl ListFormerHandlers {
 
     async fn read(self) -> Result<Vec<FormerHandler>, RuntimeError> {
         let Self { database, limit } = &self;
-        let former = database.read_patiently(|_| database.former_handlers(*limit)).await;
+        let former = database.read_retrying(|_| database.former_handlers(*limit)).await;
         former.map_err(GivenUp::error("the handlers were listed"))
     }
 }
@@ -332,7 +332,7 @@ impl Handlers {
     pub fn queues(&self) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
         let database = self.operate.database();
         async move {
-            let listed = database.read_patiently(|_| database.queue_lengths(None)).await;
+            let listed = database.read_retrying(|_| database.queue_lengths(None)).await;
             listed.map_err(GivenUp::error("the queues were listed"))
         }
         .boxed()
@@ -370,7 +370,7 @@ impl Handlers {
             if sagas.is_empty() {
                 return Ok(vec![]);
             }
-            let listed = database.read_patiently(|_| database.queue_lengths(Some(&sagas))).await;
+            let listed = database.read_retrying(|_| database.queue_lengths(Some(&sagas))).await;
             listed.map_err(GivenUp::error("the queues were listed"))
         }
         .boxed()
@@ -407,7 +407,7 @@ impl Handlers {
         let (topics, sagas): (Vec<_>, Vec<_>) =
             handlers.iter().map(|it| (it.topic.clone(), it.handler.clone())).unzip();
         async move {
-            let living = database.read_patiently(|_| database.living_definitions(&topics, &sagas)).await;
+            let living = database.read_retrying(|_| database.living_definitions(&topics, &sagas)).await;
             let living = living.map_err(GivenUp::error("the workers were listed"))?;
             let mut served: HashMap<_, Vec<i32>> = HashMap::new();
             for (topic, saga, definition) in &living {
@@ -443,7 +443,7 @@ impl Handlers {
     pub fn workers(&self) -> BoxFuture<'static, Result<Vec<RegisteredWorker>, RuntimeError>> {
         let database = self.operate.database();
         async move {
-            let listed = database.read_patiently(|_| database.listed_workers()).await;
+            let listed = database.read_retrying(|_| database.listed_workers()).await;
             listed.map_err(GivenUp::error("the workers were listed"))
         }
         .boxed()

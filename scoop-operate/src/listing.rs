@@ -72,7 +72,7 @@ impl<T: ListItem> ListRequest<T> {
     async fn read(self) -> Result<Vec<T>, RuntimeError> {
         let Self { database, after, limit, .. } = &self;
         let text = database.text(T::STATEMENT);
-        let listed = database.read_patiently(|_| {
+        let listed = database.read_retrying(|_| {
             let query = T::bind(sqlx::query(text.clone()), *after, *limit);
             async move { query.all(database).await?.iter().map(T::from_row).collect() }
         });

@@ -34,7 +34,7 @@ impl Pauses {
     pub fn list(&self) -> BoxFuture<'static, Result<Vec<Pause>, RuntimeError>> {
         let database = self.operate.database();
         async move {
-            let read = database.read_patiently(|_| async {
+            let read = database.read_retrying(|_| async {
                 let rows = sqlx::query(database.text(PAUSE_LIST)).all(&database).await?;
                 rows.iter().map(Pause::from_row).collect()
             });

@@ -51,12 +51,12 @@ impl Retention {
     ///
     /// A hierarchy is deleted as a whole, in one transaction. One is kept if a run of it is unfinished, stuck or failed, or if it
     /// is still needed:
-    /// [`KeptHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
+    /// [`RetainedHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
     /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///
     /// A deleted hierarchy is as if it had never been: [`Scoop::find`] returns [`RuntimeError::NoSuchMessage`], and a
     /// launch with its [unique](scoop_runtime::Launch::unique) key starts a new one, unless [the key is
-    /// kept](scoop_runtime::Keep::unique_keys). The messages that are events of an entity
+    /// kept](scoop_runtime::Retention::unique_keys). The messages that are events of an entity
     /// stay.
     ///
     /// The call reads all runs, a thousand in one query, and deletes as many hierarchies in one transaction as take about 50 ms.
@@ -64,9 +64,9 @@ impl Retention {
     /// # Errors
     ///
     /// [`RuntimeError::PruneAge`] if the age is below an hour: younger rows may still decide whether a repeated request
-    /// is a repetition. [`RuntimeError::Archive`] if the [archive](scoop_runtime::Builder::before_delete) fails. Or if the database
+    /// is a repetition. [`RuntimeError::Archive`] if the [archive](scoop_runtime::Builder::archive_with) fails. Or if the database
     /// fails. What was deleted until then stays deleted. A hierarchy whose deletion the database refuses, for example because of a
-    /// foreign key of a table of yours, is passed over: see [`KeptHierarchies::refused`].
+    /// foreign key of a table of yours, is passed over: see [`RetainedHierarchies::refused`].
     ///
     /// # Cancel safety
     ///
@@ -99,7 +99,7 @@ pub struct Undeletable {
     pub hierarchy: HierarchyId,
     /// The topic of its first message.
     pub topic: String,
-    /// The error of the last attempt: of the database, or of the [archive](scoop_runtime::Builder::before_delete).
+    /// The error of the last attempt: of the database, or of the [archive](scoop_runtime::Builder::archive_with).
     pub error: String,
     /// The number of attempts that failed.
     pub failures: u32,

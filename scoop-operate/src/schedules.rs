@@ -59,7 +59,7 @@ impl ListSchedules {
     async fn read(self) -> Result<Vec<RegisteredSchedule>, RuntimeError> {
         let Self { database, after: (topic, saga), limit } = &self;
         let list = |_| database.listed_schedules((topic.as_str(), saga.as_str()), *limit);
-        let listed = database.read_patiently(list).await;
+        let listed = database.read_retrying(list).await;
         listed.map_err(GivenUp::error("schedules were listed"))
     }
 }

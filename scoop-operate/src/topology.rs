@@ -107,7 +107,7 @@ fn as_text<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S:
 
 impl Topology {
     pub(crate) async fn read(database: &Database) -> Result<Self, RuntimeError> {
-        let read = database.read_patiently(|_| read(database)).await;
+        let read = database.read_retrying(|_| read(database)).await;
         read.map_err(GivenUp::error("the topology was read"))
     }
 }

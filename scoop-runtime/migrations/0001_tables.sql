@@ -122,7 +122,7 @@ CREATE TABLE scoop.begun_step (
     PRIMARY KEY (run, instance)
 );
 
--- The executions of runs that went on anew, without the first one of each run. The history that a run works with, and
+-- The executions of runs that continued as new, without the first one of each run. The history that a run works with, and
 -- that its rollback undoes, begins with the newest.
 CREATE TABLE scoop.execution (
     root        uuid NOT NULL,
@@ -503,7 +503,7 @@ CREATE TYPE scoop.suspended AS (jump text, definition int, iteration int, handle
 CREATE TYPE scoop.tries AS (
     attempts    int,   -- for lack of the database
     retries     int,   -- after failures that the step is granted
-    doubts      int,   -- the number of attempts with an unknown result
+    unknown_attempts      int,   -- the number of attempts with an unknown result
     tried_under int[]  -- the definitions of the programs that tried
 );
 
@@ -511,8 +511,8 @@ CREATE TYPE scoop.tries AS (
 -- for a strategy to decide again.
 CREATE TYPE scoop.awaited AS (signal text, key text, children int);
 
--- The newest execution of a run that went on anew, on the forward path.
-CREATE TYPE scoop.anew AS (
+-- The newest execution of a run that continued as new, on the forward path.
+CREATE TYPE scoop.newest_execution AS (
     number     int,          -- how many executions there were before
     since      timestamptz,  -- the time of the SUSPENDED before it
     message_id uuid          -- the message whose payload counts
@@ -559,7 +559,7 @@ CREATE TABLE scoop.run (
     refused_by             int[],  -- the definitions under which it cannot continue
     awaited                scoop.awaited,
     signalled_by           varchar(55),  -- while its newest SUSPENDED awaits a signal: the span that sent the one it got
-    anew                   scoop.anew,
+    newest_execution              scoop.newest_execution,
     limit_key              varchar(255),  -- the key under which its newest claim counts, or for which it is parked, if its saga has a limit by key
     parked_since           timestamptz,  -- its ready_at before it was parked: then a limit of its key was reached; or was stuck awaiting a signal
     PRIMARY KEY (root, id)
@@ -611,7 +611,7 @@ CREATE INDEX ended_run_due ON scoop.ended_run (topic, outcome, ended_at) WHERE c
 -- such run at a time, so that those which are not the cause are not hit again. The planner replaces the call by its text.
 CREATE FUNCTION scoop.is_suspect(tries scoop.tries) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ((tries).doubts >= 2) IS TRUE;
+RETURN ((tries).unknown_attempts >= 2) IS TRUE;
 
 -- The priority of a run with this context, or of a message: 1 high, 0 normal, -1 low. What is no level is normal. The planner
 -- replaces the call by its text.

@@ -58,7 +58,7 @@ SELECT r.root AS hierarchy,
        r.topic,
        r.message_id AS message,
        r.last_event_at,
-       coalesce((r.anew).number, 0) AS former_executions,
+       coalesce((r.newest_execution).number, 0) AS former_executions,
        CASE WHEN r.state = 'running' OR r.parked_since IS NOT NULL THEN r.limit_key END AS limit_key,
        CASE scoop.priority_of(r.context) WHEN 1 THEN 'high' WHEN 0 THEN 'normal' ELSE 'low' END AS priority,
        CASE WHEN r.state = 'ready' THEN (
@@ -231,7 +231,7 @@ CREATE VIEW scoop.unfinished_run WITH (security_invoker = true) AS
 SELECT r.*, scoop.phase(r) AS phase, scoop.phase_since(r) AS since,
        CASE WHEN r.state = 'failed' THEN 'operator'
             WHEN r.state = 'waiting' OR scoop.phase(r) = 'waiting' THEN 'children'
-            WHEN r.state = 'stuck' THEN CASE WHEN (r.tries).doubts >= 12 THEN 'operator' ELSE 'program' END
+            WHEN r.state = 'stuck' THEN CASE WHEN (r.tries).unknown_attempts >= 12 THEN 'operator' ELSE 'program' END
             WHEN r.state = 'running' THEN 'nothing'
             WHEN scoop.phase(r) = 'awaiting signal' THEN 'signal'
             WHEN r.ready_at > clock_timestamp() AND r.parked_since IS NULL THEN 'time'

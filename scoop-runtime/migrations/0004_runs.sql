@@ -17,13 +17,13 @@ RETURN CASE WHEN EXISTS (
 -- The failed attempts of a run after one more by a program with this definition: how many were of the same step, of how many the result
 -- is unknown, and under which definitions. `granted` is whether the step is granted this one. `again` is whether the former attempts
 -- were of the same step. If it is null, they were if they were under the same definition. The definition is null if it is unknown.
-CREATE FUNCTION scoop.tried(tries scoop.tries, doubts int, granted boolean, definition int, again boolean) RETURNS scoop.tries
+CREATE FUNCTION scoop.tried(tries scoop.tries, unknown_attempts int, granted boolean, definition int, again boolean) RETURNS scoop.tries
 LANGUAGE sql IMMUTABLE
 RETURN (
     -- bounded, so that a forged count cannot overflow
     SELECT ROW(CASE WHEN same THEN least((tries).attempts, 2000000000) ELSE 0 END + (NOT granted)::int,
                CASE WHEN same THEN least((tries).retries, 2000000000) ELSE 0 END + granted::int,
-               doubts,
+               unknown_attempts,
                CASE WHEN definition IS NULL THEN former ELSE array_remove(former, definition) || definition END)::scoop.tries
     FROM (VALUES (
         (tries).attempts IS NOT NULL AND (tries).retries IS NOT NULL

@@ -37,10 +37,10 @@ BEGIN
     SELECT * INTO s FROM jsonb_to_record(settlement) AS s (
         root uuid, id uuid, epoch bigint, ends text,
         step varchar, jump varchar, definition int, iteration int, handler_iteration int, suspensions int,
-        completions jsonb, outputs jsonb, rolling_back boolean, turns_back boolean, failure jsonb,
+        completions jsonb, outputs jsonb, rolling_back boolean, begins_rollback boolean, failure jsonb,
         rollback_failure jsonb, forgets text, event_count int, events jsonb, emissions jsonb, rollback_requests jsonb,
         rollback_cause jsonb, return_values jsonb, replied boolean, context jsonb, deadlines timestamptz[],
-        wait jsonb, signals jsonb, anew jsonb, may_give_up boolean, stored boolean, failed text
+        wait jsonb, signals jsonb, as_new jsonb, may_give_up boolean, stored boolean, failed text
     );
     SELECT r.* INTO locked_run FROM scoop.run r
     WHERE r.root = s.root AND r.id = s.id AND r.epoch = s.epoch AND r.state = 'running'
@@ -55,8 +55,8 @@ BEGIN
     last_event := greatest(clock_timestamp(), locked_run.last_event_at + interval '1 microsecond')
         + s.event_count * interval '1 microsecond';
     new_context := CASE WHEN s.context IS NULL THEN locked_run.context ELSE nullif(s.context, '{}') END;
-    turned := CASE WHEN s.turns_back THEN clock_timestamp() END;
-    in_rollback := s.turns_back OR locked_run.rollback_since IS NOT NULL;
+    turned := CASE WHEN s.begins_rollback THEN clock_timestamp() END;
+    in_rollback := s.begins_rollback OR locked_run.rollback_since IS NOT NULL;
     is_undecided := (s.wait ? 'messages') IS TRUE;
     last_event_at := last_event;
     ready_handlers := '{}';
@@ -168,11 +168,11 @@ BEGIN
             least(coalesce((s.wait ->> 'until')::timestamptz, '9999-12-31 23:59:59.999999+00'), due),
             clock_timestamp());
     END IF;
-    IF s.anew IS NOT NULL THEN
+    IF s.as_new IS NOT NULL THEN
         INSERT INTO scoop.message (id, topic, payload)
-        VALUES ((s.anew ->> 'message')::uuid, locked_run.topic, coalesce(s.anew -> 'payload', 'null'));
+        VALUES ((s.as_new ->> 'message')::uuid, locked_run.topic, coalesce(s.as_new -> 'payload', 'null'));
         INSERT INTO scoop.execution (root, run, number, message_id, suspensions, began_at)
-        VALUES (locked_run.root, locked_run.id, (s.anew ->> 'number')::int, (s.anew ->> 'message')::uuid,
+        VALUES (locked_run.root, locked_run.id, (s.as_new ->> 'number')::int, (s.as_new ->> 'message')::uuid,
                 s.suspensions, last_event);
     END IF;
     IF s.ends <> 'failed' THEN
@@ -198,7 +198,7 @@ BEGIN
             rolling_back = true, failure = s.failure, rollback_failure = s.rollback_failure, context = new_context,
             giving_up = false, give_up_at = NULL, rollback_since = coalesce(turned, r.rollback_since),
             last_event_at = last_event,
-            anew = NULL, tries = NULL, reason = NULL
+            newest_execution = NULL, tries = NULL, reason = NULL
         WHERE r.root = locked_run.root AND r.id = locked_run.id
         RETURNING r.state::text INTO state;
     ELSE
@@ -216,15 +216,15 @@ BEGIN
             suspensions = s.suspensions, completions = s.completions, outputs = s.outputs,
             rolling_back = s.rolling_back, failure = s.failure,
             context = new_context, replied = s.replied,
-            giving_up = r.giving_up AND NOT s.turns_back,
+            giving_up = r.giving_up AND NOT s.begins_rollback,
             give_up_at = due,
             rollback_since = coalesce(turned, r.rollback_since),
             last_event_at = last_event,
-            anew = CASE WHEN s.anew IS NOT NULL THEN
-                            ROW((s.anew ->> 'number')::int, last_event, (s.anew ->> 'message')::uuid)::scoop.anew
-                        WHEN NOT s.rolling_back THEN r.anew END,
+            newest_execution = CASE WHEN s.as_new IS NOT NULL THEN
+                            ROW((s.as_new ->> 'number')::int, last_event, (s.as_new ->> 'message')::uuid)::scoop.newest_execution
+                        WHEN NOT s.rolling_back THEN r.newest_execution END,
             -- a new execution may be of another definition
-            reserved_for = CASE WHEN s.anew IS NULL THEN r.reserved_for ELSE 0 END,
+            reserved_for = CASE WHEN s.as_new IS NULL THEN r.reserved_for ELSE 0 END,
             tries = NULL, reason = NULL
         WHERE r.root = locked_run.root AND r.id = locked_run.id
         RETURNING r.state::text, r.give_up_at <= clock_timestamp() INTO state, overdue;
@@ -405,14 +405,14 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bit
 SET search_path = pg_catalog, pg_temp
 AS $$
 WITH failed AS MATERIALIZED (
-    SELECT c.id, c.rollback_since, c.failure, own.rollback_failure, c.rollback_requested, own.unrolled,
+    SELECT c.id, c.rollback_since, c.failure, own.rollback_failure, c.rollback_requested, own.has_failed_rollback,
            why.type, why.message,
            row_number() OVER (
-               PARTITION BY own.unrolled, c.rollback_requested, why.type, why.message
+               PARTITION BY own.has_failed_rollback, c.rollback_requested, why.type, why.message
                ORDER BY c.rollback_since, c.id) AS nth
     FROM scoop.run c
     CROSS JOIN LATERAL (
-        SELECT c.state = 'failed' AS unrolled, CASE WHEN c.state = 'failed' THEN c.rollback_failure END AS rollback_failure
+        SELECT c.state = 'failed' AS has_failed_rollback, CASE WHEN c.state = 'failed' THEN c.rollback_failure END AS rollback_failure
         OFFSET 0
     ) own
     CROSS JOIN LATERAL (
@@ -423,15 +423,15 @@ WITH failed AS MATERIALIZED (
     WHERE c.root = in_root AND c.parent = of_run AND c.state IN ('ended', 'failed')
 ),
 listed AS MATERIALIZED (
-    SELECT * FROM failed ORDER BY NOT unrolled, nth, rollback_since, id LIMIT 50
+    SELECT * FROM failed ORDER BY NOT has_failed_rollback, nth, rollback_since, id LIMIT 50
 ),
 -- each of these has one like it in the list, or none of them has
 kinds AS MATERIALIZED (
-    SELECT DISTINCT unrolled, rollback_requested, type, message FROM listed
+    SELECT DISTINCT has_failed_rollback, rollback_requested, type, message FROM listed
 ),
 more AS (
-    SELECT unrolled, rollback_requested, kinds.type, kinds.message, count(*) AS count
-    FROM failed LEFT JOIN kinds USING (unrolled, rollback_requested, type, message)
+    SELECT has_failed_rollback, rollback_requested, kinds.type, kinds.message, count(*) AS count
+    FROM failed LEFT JOIN kinds USING (has_failed_rollback, rollback_requested, type, message)
     WHERE failed.id NOT IN (SELECT id FROM listed)
     GROUP BY 1, 2, 3, 4
 )

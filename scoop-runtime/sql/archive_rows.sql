@@ -15,8 +15,8 @@ CROSS JOIN LATERAL (
     CROSS JOIN LATERAL (SELECT r.* FROM scoop.message r WHERE r.id = launched.message_id OFFSET 0) m
   UNION ALL
     SELECT 1, 'message', to_jsonb(m)
-    FROM (SELECT x.message_id FROM scoop.execution x WHERE x.run = p.id OFFSET 0) anew
-    CROSS JOIN LATERAL (SELECT r.* FROM scoop.message r WHERE r.id = anew.message_id OFFSET 0) m
+    FROM (SELECT x.message_id FROM scoop.execution x WHERE x.run = p.id OFFSET 0) execution
+    CROSS JOIN LATERAL (SELECT r.* FROM scoop.message r WHERE r.id = execution.message_id OFFSET 0) m
   UNION ALL
     SELECT 3, 'redelivery', to_jsonb(d)
     FROM (

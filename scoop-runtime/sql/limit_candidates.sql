@@ -31,7 +31,7 @@ LEFT JOIN (
             AS own (topic, handler, lane, reached, reached_high, reached_low, begun_only)
         CROSS JOIN (VALUES (1), (0), (-1)) AS level (priority)
         CROSS JOIN LATERAL (
-            SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce((r.anew).message_id, r.message_id) AS message_id,
+            SELECT r.root, r.id, r.topic, r.handler, r.ready_at, coalesce((r.newest_execution).message_id, r.message_id) AS message_id,
                    scoop.held_key(r.state, r.limit_key, r.parked_since)::text AS held_key,
                    r.began_at IS NULL AND (r.rollback_requested OR scoop.has_to_give_up(r.giving_up, r.give_up_at, clock_timestamp()))
                        AS ends_unbegun

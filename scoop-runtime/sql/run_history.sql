@@ -6,7 +6,7 @@
 -- $1 the run's id, $2 its handler, $3 how the names of the parts of its rollback begin,
 -- $4 how many events, $5 until when, without the newest suspension; null for all that
 WITH
--- the newest execution of a run that went on anew: the history begins with it
+-- the newest execution of a run that continued as new: the history begins with it
 begun AS MATERIALIZED (
     SELECT x.began_at, x.suspensions, x.number, x.message_id
     FROM scoop.execution x
@@ -74,7 +74,7 @@ SELECT n.step, n.jump, n.handling, NULL::int AS definition, NULL::boolean AS by_
              AND e.created_at > coalesce((SELECT began_at FROM begun), '-infinity')
            ORDER BY e.created_at DESC
            LIMIT 1
-       ), $3) IS TRUE END AS any_part_done,
+       ), $3) IS TRUE END AS has_begun,
        CASE WHEN NOT b.known AND (SELECT count(*) FROM recorded) < $4 AND NOT EXISTS (SELECT FROM begun) THEN (
            SELECT jsonb_object_agg(variable_name, value)
            FROM scoop.return_value

@@ -5,7 +5,7 @@ SELECT EXISTS (
     SELECT FROM scoop.message_event e
     WHERE scoop.run_id(e.cooperation_lineage) = $1
       AND e.coroutine_identifier = $2 AND e.type = $3
-      -- a run does not go on anew after such an event
+      -- a run does not continue as new after such an event
       AND e.created_at > coalesce((
           SELECT x.began_at FROM scoop.execution x WHERE x.run = $1 ORDER BY x.number DESC LIMIT 1
       ), '-infinity')

@@ -15,7 +15,7 @@ SET state = 'ready',
         ELSE greatest(least(clock_timestamp() + make_interval(secs => b.pause), r.give_up_at), clock_timestamp())
     END,
     tries = CASE WHEN b.reason IS NULL THEN r.tries
-                 ELSE scoop.tried(r.tries, coalesce((r.tries).doubts, 0), b.granted, b.definition, b.again) END,
+                 ELSE scoop.tried(r.tries, coalesce((r.tries).unknown_attempts, 0), b.granted, b.definition, b.again) END,
     reason = b.reason
 FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::float8[], $5::text[], $6::boolean[], $7::int[], $8::boolean[])
     AS b (root, id, epoch, pause, reason, granted, definition, again)

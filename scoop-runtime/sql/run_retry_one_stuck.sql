@@ -8,7 +8,7 @@ SET state = 'ready', parked_since = NULL,
     ready_at = CASE WHEN r.giving_up OR (r.awaited).signal IS NULL THEN clock_timestamp()
                     ELSE greatest(coalesce(r.parked_since, r.ready_at), clock_timestamp()) END,
     reason = NULL, reserved_for = 0, refused_by = NULL,
-    tries = CASE WHEN (r.tries).doubts > $3 - 3 THEN
+    tries = CASE WHEN (r.tries).unknown_attempts > $3 - 3 THEN
         ROW((r.tries).attempts, (r.tries).retries, $3 - 3, (r.tries).tried_under)::scoop.tries ELSE r.tries END
 WHERE r.root = $1 AND r.id = $2 AND r.state = 'stuck'
 RETURNING handler

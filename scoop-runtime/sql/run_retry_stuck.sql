@@ -6,4 +6,4 @@ UPDATE scoop.run r
 SET state = 'ready', parked_since = NULL,
     ready_at = CASE WHEN r.giving_up OR (r.awaited).signal IS NULL THEN clock_timestamp() ELSE coalesce(r.parked_since, r.ready_at) END,
     reason = NULL, reserved_for = 0, refused_by = NULL
-WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'stuck' AND ((r.tries).doubts >= $2) IS NOT TRUE AND r.handler = ANY ($1::text[])
+WHERE scoop.rare_kind(r.state, r.tries, r.context, r.limit_key, r.parked_since) = 'stuck' AND ((r.tries).unknown_attempts >= $2) IS NOT TRUE AND r.handler = ANY ($1::text[])

@@ -2,7 +2,7 @@
 -- message through what each run emitted. Pending runs are only in the working set. Also
 -- the messages that no handler was listed for when they were emitted, as rows without a handler, with the lineage of
 -- the emitter; `redelivered_as` is the hierarchy that handles one in the end.
--- Of a large hierarchy a part: runs above before those below, as far as is asked. Of a run that went on anew only the
+-- Of a large hierarchy a part: runs above before those below, as far as is asked. Of a run that continued as new only the
 -- newest execution, and what that launched.
 -- The failures of all these events are read up to a number of bytes: first the newest of each kind of each run, from which the
 -- state of the run follows, then all others from the newest one on. Failures beyond that are not read, nor is a wait that is
@@ -260,7 +260,7 @@ described_run AS (
                    'wait', CASE WHEN NOT w.is_wait_left_out THEN w.wait END,
                    'left_out', CASE WHEN w.exception IS NOT NULL AND w.bytes > $10::bigint THEN 'failure'
                                     WHEN w.is_wait_left_out THEN 'wait' END,
-                   'anew', w.created_at = w.began_at, 'follows_gap', w.follows_gap, 'bare', w.step = ANY (u.steps),
+                   'begins_execution', w.created_at = w.began_at, 'follows_gap', w.follows_gap, 'bare', w.step = ANY (u.steps),
                    'micros', CASE WHEN w.created_at BETWEEN '0001-01-01Z' AND '9999-12-31 23:59:59.999999Z'
                                   THEN (extract(epoch FROM w.created_at) * 1000000)::bigint END)
                ORDER BY w.created_at) FILTER (WHERE w.type IS NOT NULL) AS events

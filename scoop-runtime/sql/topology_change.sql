@@ -1,6 +1,6 @@
 -- Marks the topology as changed, since a worker started, ended or changed its definitions, a pause begins or ends, or a limit
 -- changes: a claim by outdated knowledge takes nothing. It follows topology_lock.sql in its transaction.
--- Locks: all rows of worker; not against claims, but against refusals of runs (worker_share.sql).
+-- Locks: all rows of worker; not against claims, but against refusals of runs (worker_lock_shared.sql).
 UPDATE scoop.worker
 -- by the clock, so that a worker that was presumed dead and comes back never has an old value; of the greatest value
 -- there is no greater one

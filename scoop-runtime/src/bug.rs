@@ -35,7 +35,7 @@ pub enum Bug {
     /// The reaping of dead workers also takes over the runs of living workers, and their epochs.
     TakeOverLiving,
     /// The runs of dead workers are not released.
-    KeepDead,
+    RetainDead,
     /// A new subscription also gets messages emitted before it.
     LateListeners,
     /// The rollback of one of the handlers of a message is not requested.
@@ -55,7 +55,7 @@ pub enum Bug {
     /// The changes of a step to the context are lost.
     StaleContext,
     /// Events may be written at the time of earlier ones.
-    StandingClock,
+    StoppedClock,
     /// The iteration of a step is lost.
     ForgetIteration,
     /// A run continues by the positions of its steps in the list, although its saga was changed.
@@ -71,7 +71,7 @@ pub enum Bug {
     /// A message that was joined is joined with later ones, too.
     JoinTwice,
     /// A message stays in its set although its emitter rolls back.
-    KeepWithdrawn,
+    RetainWithdrawn,
     /// A signal reaches only one of the runs that await it.
     DeliverToOne,
     /// A signal is delivered again, to later waits.
@@ -81,11 +81,11 @@ pub enum Bug {
     /// The signals of a failed step are sent.
     SendOfFailed,
     /// A run keeps the signal of an earlier wait although it awaits another one in time.
-    KeepSignal,
+    RetainSignal,
     /// A step that runs at most once begins again under another claim.
     BeginTwice,
     /// A new execution begins with the values and the position of the former one.
-    KeepPosition,
+    RetainPosition,
     /// A rollback goes beyond the beginning of its execution.
     UndoFormer,
     /// Of several events of entities in one transaction the last one is not recorded.
@@ -93,9 +93,9 @@ pub enum Bug {
     /// The decisions of one transaction are all made against the state before the first of them.
     StaleDecisions,
     /// Decisions are written although the settlements of their runs are void.
-    KeepVoidDecisions,
+    StoreVoidDecisions,
     /// What the application of an event changed before its panic stays in the state.
-    KeepAfterPanic,
+    StoreAfterPanic,
     /// A run is claimed although the limit of its saga is reached.
     ExceedLimits,
     /// A run begins although the rate of its saga or of its key is reached.
@@ -103,7 +103,7 @@ pub enum Bug {
     /// Runs that wait for a place of their key are not returned to their queue.
     ForgetParked,
     /// A run that waits leaves its turn to the next one, although runs of its saga are serial.
-    YieldTurn,
+    YieldOrder,
     /// Runs are claimed in the order in which they became ready, without regard to their priority.
     IgnorePriority,
     /// A run goes on as soon as one handler has committed, without its strategy.
@@ -127,7 +127,7 @@ pub enum Feature {
     Signals,
     /// Steps that run at most once.
     AtMostOnce,
-    /// Runs that go on anew.
+    /// Runs that continue as new.
     Executions,
     /// Decisions of commands.
     Commands,
@@ -155,7 +155,7 @@ impl Bug {
         Bug::CompensateTwice,
         Bug::WrongLineage,
         Bug::TakeOverLiving,
-        Bug::KeepDead,
+        Bug::RetainDead,
         Bug::LateListeners,
         Bug::SkipRequestedChild,
         Bug::IgnoreGiveUp,
@@ -165,7 +165,7 @@ impl Bug {
         Bug::ForgetEmission,
         Bug::ForgetNext,
         Bug::StaleContext,
-        Bug::StandingClock,
+        Bug::StoppedClock,
         Bug::ForgetIteration,
         Bug::ByIndex,
         Bug::IgnoreRefusals,
@@ -173,23 +173,23 @@ impl Bug {
         Bug::ForgetFormerNames,
         Bug::ForgetWait,
         Bug::JoinTwice,
-        Bug::KeepWithdrawn,
+        Bug::RetainWithdrawn,
         Bug::DeliverToOne,
         Bug::DeliverTwice,
         Bug::DropEarly,
         Bug::SendOfFailed,
-        Bug::KeepSignal,
+        Bug::RetainSignal,
         Bug::BeginTwice,
-        Bug::KeepPosition,
+        Bug::RetainPosition,
         Bug::UndoFormer,
         Bug::ForgetEntityEvent,
         Bug::StaleDecisions,
-        Bug::KeepVoidDecisions,
-        Bug::KeepAfterPanic,
+        Bug::StoreVoidDecisions,
+        Bug::StoreAfterPanic,
         Bug::ExceedLimits,
         Bug::ExceedRates,
         Bug::ForgetParked,
-        Bug::YieldTurn,
+        Bug::YieldOrder,
         Bug::IgnorePriority,
         Bug::GoOnEarly,
         Bug::AskLate,
@@ -201,15 +201,15 @@ impl Bug {
     /// The feature that it is about, if a simulation of that feature has to find it.
     pub fn feature(self) -> Option<Feature> {
         match self {
-            Self::JoinTwice | Self::KeepWithdrawn => Some(Feature::Joins),
+            Self::JoinTwice | Self::RetainWithdrawn => Some(Feature::Joins),
             Self::DeliverToOne
             | Self::DeliverTwice
             | Self::DropEarly
             | Self::SendOfFailed
-            | Self::KeepSignal => Some(Feature::Signals),
+            | Self::RetainSignal => Some(Feature::Signals),
             Self::BeginTwice => Some(Feature::AtMostOnce),
-            Self::KeepPosition | Self::UndoFormer => Some(Feature::Executions),
-            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked | Self::YieldTurn => {
+            Self::RetainPosition | Self::UndoFormer => Some(Feature::Executions),
+            Self::ExceedLimits | Self::ExceedRates | Self::ForgetParked | Self::YieldOrder => {
                 Some(Feature::Limits)
             }
             Self::IgnorePriority => Some(Feature::Priorities),
@@ -218,8 +218,8 @@ impl Bug {
             }
             Self::ForgetEntityEvent
             | Self::StaleDecisions
-            | Self::KeepVoidDecisions
-            | Self::KeepAfterPanic => Some(Feature::Commands),
+            | Self::StoreVoidDecisions
+            | Self::StoreAfterPanic => Some(Feature::Commands),
             _ => None,
         }
     }
@@ -248,16 +248,16 @@ mod switched {
     use super::Bug;
 
     thread_local! {
-        static MADE: Cell<Option<Bug>> = const { Cell::new(None) };
+        static INJECTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
     /// From now on this thread has this bug, or none.
     pub fn inject_bug(bug: impl Into<Option<Bug>>) {
-        MADE.set(bug.into());
+        INJECTED.set(bug.into());
     }
 
     /// Whether this bug is active.
     pub(crate) fn is_injected(bug: Bug) -> bool {
-        MADE.get() == Some(bug)
+        INJECTED.get() == Some(bug)
     }
 }

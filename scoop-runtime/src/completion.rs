@@ -17,7 +17,7 @@ pub(crate) struct Completions(Mutex<HashMap<Uuid, Entry>>);
 #[derive(Default)]
 struct Entry {
     sender: watch::Sender<RunEnd>,
-    bells: usize,
+    listeners: usize,
 }
 
 /// The end of a run of a root's message, for the clients that wait for it.
@@ -35,24 +35,24 @@ pub(crate) enum RunEnd {
 pub(crate) struct CompletionListener<'a> {
     completions: &'a Completions,
     root: Uuid,
-    rung: watch::Receiver<RunEnd>,
+    changes: watch::Receiver<RunEnd>,
 }
 
 impl CompletionListener<'_> {
     /// Returns the newest end since the last call; at once if there was one.
     pub(crate) async fn notified(&mut self) -> RunEnd {
         // The sender lives as long as this listener.
-        let _ = self.rung.changed().await;
-        *self.rung.borrow_and_update()
+        let _ = self.changes.changed().await;
+        *self.changes.borrow_and_update()
     }
 }
 
 impl Drop for CompletionListener<'_> {
     fn drop(&mut self) {
         let mut map = self.completions.map();
-        let last = map.get_mut(&self.root).is_none_or(|ring| {
-            ring.bells -= 1;
-            ring.bells == 0
+        let last = map.get_mut(&self.root).is_none_or(|entry| {
+            entry.listeners -= 1;
+            entry.listeners == 0
         });
         if last {
             map.remove(&self.root);
@@ -64,15 +64,15 @@ impl Completions {
     /// A listener for this root.
     pub(crate) fn listener(&self, root: Uuid) -> CompletionListener<'_> {
         let mut map = self.map();
-        let ring = map.entry(root).or_default();
-        ring.bells += 1;
-        CompletionListener { completions: self, root, rung: ring.sender.subscribe() }
+        let entry = map.entry(root).or_default();
+        entry.listeners += 1;
+        CompletionListener { completions: self, root, changes: entry.sender.subscribe() }
     }
 
     /// Notifies the listeners of this root.
     pub(crate) fn notify(&self, root: Uuid, end: RunEnd) {
-        if let Some(ring) = self.map().get(&root) {
-            ring.sender.send_replace(end);
+        if let Some(entry) = self.map().get(&root) {
+            entry.sender.send_replace(end);
         }
     }
 
@@ -110,12 +110,12 @@ mod interleavings {
     #[test]
     fn every_listener_is_notified_and_no_entry_is_left() {
         explore(|| {
-            let (waiters, root) = (Arc::new(Completions::default()), Uuid::nil());
+            let (completions, root) = (Arc::new(Completions::default()), Uuid::nil());
             let ended = Arc::new(AtomicBool::new(false));
             let clients = [(); 3].map(|()| {
-                let (waiters, ended) = (waiters.clone(), ended.clone());
+                let (completions, ended) = (completions.clone(), ended.clone());
                 thread::spawn(move || {
-                    let mut listener = waiters.listener(root);
+                    let mut listener = completions.listener(root);
                     while !ended.load(SeqCst) {
                         thread::yield_now();
                         if block_on(listener.notified()) == RunEnd::Committed {
@@ -124,13 +124,13 @@ mod interleavings {
                     }
                 })
             });
-            waiters.notify(Uuid::max(), RunEnd::Committed);
-            waiters.notify(root, RunEnd::Unknown);
+            completions.notify(Uuid::max(), RunEnd::Committed);
+            completions.notify(root, RunEnd::Unknown);
             thread::yield_now();
             ended.store(true, SeqCst);
-            waiters.notify(root, RunEnd::Committed);
+            completions.notify(root, RunEnd::Committed);
             clients.into_iter().for_each(|client| client.join().unwrap());
-            assert!(waiters.map().is_empty());
+            assert!(completions.map().is_empty());
         });
     }
 }

@@ -8,14 +8,14 @@ use std::any::Any;
 use scoop_core::EntityType;
 use serde_json::Value;
 
-use crate::engine::boundary::{self, Held};
+use crate::engine::boundary::{self, DropGuarded};
 use crate::store::entity::StoredEntityEvent;
 use crate::util::payload::storable;
 
 /// The state after the events so far.
 pub(crate) struct EntityFold {
     entity: EntityType,
-    state: Held<dyn Any + Send + Sync>,
+    state: DropGuarded<dyn Any + Send + Sync>,
     /// The version after the newest of them.
     pub(crate) version: i64,
 }
@@ -40,7 +40,7 @@ impl EntityFold {
             |error: String| Unfolded { version, why: format!("its state cannot be read: {error}") };
         let state = read.map_err(|panic| unfolded(panic.to_string()))?;
         let state = state.map_err(|error| unfolded(error.to_string()))?;
-        Ok(Self { entity, state: Held::new(state), version })
+        Ok(Self { entity, state: DropGuarded::new(state), version })
     }
 
     /// Applies the next events.

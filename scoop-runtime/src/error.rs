@@ -19,12 +19,12 @@ pub(crate) use sqlstate::{
 };
 pub(crate) use words::unarchived;
 use words::{
-    after, attempts_without_success, because, could_not, distinct, effect, listed, messages_in_words,
-    not_rebuilt, way_out, without_result, written,
+    advice, after, attempts_without_success, because, could_not, distinct, effect, listed, messages_in_words,
+    not_rebuilt, without_result, written,
 };
 
 use crate::util::format::{humane, utc};
-use crate::{Named, RunningStep, Wanted};
+use crate::{IdKind, IdObject, RunningStep};
 
 /// An error of the runtime.
 ///
@@ -142,7 +142,7 @@ pub enum RuntimeError {
         least: Duration,
     },
 
-    /// The [archive](crate::Builder::before_delete) failed, so that its hierarchies are not deleted.
+    /// The [archive](crate::Builder::archive_with) failed, so that its hierarchies are not deleted.
     #[error("{}, and so not deleted: {source}", unarchived(*count))]
     Archive {
         /// Their number.
@@ -261,14 +261,14 @@ pub enum RuntimeError {
     },
 
     /// The id names an object of another kind than the request takes.
-    #[error("{id} is {named}; {}", wanted.remedy(named))]
+    #[error("{id} is {named}; {}", wanted.hint(named))]
     WrongId {
         /// The id.
         id: Uuid,
         /// The object that the id names.
-        named: Named,
+        named: IdObject,
         /// The kind of id that the request takes.
-        wanted: Wanted,
+        wanted: IdKind,
     },
 
     /// The record of a failed rollback is damaged. So neither can its run be repaired, nor a run whose repair concerns it.
@@ -373,7 +373,7 @@ pub enum RuntimeError {
     },
 
     /// The hierarchy that was launched with this unique key was deleted, and the key is
-    /// [kept](crate::Keep::unique_keys): a launch with it starts nothing.
+    /// [kept](crate::Retention::unique_keys): a launch with it starts nothing.
     #[error(
         "the hierarchy that was launched on topic `{}` with the key `{}` was deleted, and its key is kept until {}: a launch \
          with this key starts nothing before",
@@ -467,7 +467,7 @@ pub enum RuntimeError {
         after(*waited),
         messages_in_words(*messages),
         Escaped(topic),
-        way_out(*messages, *limit)
+        advice(*messages, *limit)
     )]
     QueueFull {
         /// The saga.
@@ -514,10 +514,10 @@ pub enum RuntimeError {
         source: sqlx::Error,
     },
 
-    /// The database was away for longer than the program has [patience](crate::Builder::patience).
+    /// The database was away for longer than the program retries, see [`Builder::retry_for`](crate::Builder::retry_for).
     #[error(
-        "the database failed while {doing}: {attempts} {} within {waited:.1?}, where `Builder::patience` allows \
-         {patience:?} for retries; {}", attempts_without_success(*attempts), effect(*may_have_happened)
+        "the database failed while {doing}: {attempts} {} within {waited:.1?}, where `Builder::retry_for` allows \
+         {retry_for:?} for retries; {}", attempts_without_success(*attempts), effect(*may_have_happened)
     )]
     Unavailable {
         /// The operation.
@@ -527,7 +527,7 @@ pub enum RuntimeError {
         /// The time spent on the attempts.
         waited: Duration,
         /// The setting.
-        patience: Duration,
+        retry_for: Duration,
         /// The answer of the server was lost, so the operation may have taken effect.
         may_have_happened: bool,
         /// The error of sqlx, from the last attempt that had a connection.
@@ -535,11 +535,11 @@ pub enum RuntimeError {
     },
 
     /// Other reads of the program, such as lists and trees, had all its connections for reads, and none of them ended for as
-    /// long as the program has [patience](crate::Builder::patience). A [client](crate::Scoop::client) has two such connections, a
+    /// long as the program retries, see [`Builder::retry_for`](crate::Builder::retry_for). A [client](crate::Scoop::client) has two such connections, a
     /// program that runs sagas has one of three, since the others are for the sagas. The call only reads, and can be repeated.
     #[error(
         "{}, since other reads of this program took too long: it waited {waited:.1?} for one of them to end. Ask for less by \
-         filters and limits, or raise `Builder::patience`. If this program runs sagas, it has one connection for reads, and a \
+         filters and limits, or raise `Builder::retry_for`. If this program runs sagas, it has one connection for reads, and a \
          `Scoop::client` in it has two more",
         could_not(doing)
     )]
@@ -730,7 +730,7 @@ mod tests {
     use sqlx::migrate::MigrateError;
 
     use super::*;
-    use crate::util::patience::GivenUp;
+    use crate::util::retries::GivenUp;
 
     #[test]
     fn hierarchies_that_are_not_archived_are_counted_in_words() {

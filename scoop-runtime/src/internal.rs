@@ -23,17 +23,17 @@ pub use crate::store::{
     priority, rate, serial, stored_time, time, time_if_any, without_comments,
 };
 pub use crate::util::format::{ahead, strategy, system_time, utc};
-use crate::util::patience::Trial;
-pub use crate::util::patience::{Attempt, FOREVER, GivenUp};
-pub use crate::util::read_turns::is_out_of_turns;
+pub use crate::util::read_permits::is_out_of_permits;
+use crate::util::retries::Retries;
+pub use crate::util::retries::{Attempt, FOREVER, GivenUp};
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
-use crate::{Named, QueueLength, RegisteredHandler, Scoop};
+use crate::{IdObject, QueueLength, RegisteredHandler, Scoop};
 
 /// The tables of a program, for reading. They do not keep the program running.
 pub struct Tables {
     store: Arc<PostgresStore>,
-    patience: Duration,
+    retry_for: Duration,
     /// Cancelled by a shutdown.
     pub stopped: CancellationToken,
 }
@@ -44,7 +44,7 @@ impl Tables {
         match scoop.store() {
             Store::Postgres(store) => Some(Self {
                 store: store.clone(),
-                patience: scoop.patience(),
+                retry_for: scoop.retry_for(),
                 stopped: scoop.stopped().clone(),
             }),
             #[cfg(feature = "in-memory")]
@@ -68,19 +68,19 @@ impl Tables {
     }
 
     /// Retries a short look.
-    pub async fn patiently<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
+    pub async fn retrying<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        Trial::new(self.patience).endure(read).await
+        Retries::new(self.retry_for).run(read).await
     }
 
     /// Retries a read of rows that may be many. Such reads take turns.
-    pub async fn read_patiently<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
+    pub async fn read_retrying<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        Trial::new(self.patience).reading(Some(self.store.sessions().read_turns())).endure(read).await
+        Retries::new(self.retry_for).reading(Some(self.store.sessions().read_permits())).run(read).await
     }
 
     /// The time of the server.
@@ -89,7 +89,7 @@ impl Tables {
     }
 
     /// What an id names.
-    pub async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    pub async fn named(&self, id: Uuid) -> sqlx::Result<Option<IdObject>> {
         self.store.named(id).await
     }
 

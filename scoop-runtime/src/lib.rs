@@ -60,14 +60,14 @@ pub mod shown {
 pub use api::InMemory;
 pub use api::{
     ArchiveBatch, Builder, CommandHandle, CommandState, Drained, EntityEvent, EntityEvents, EntityNotRebuilt,
-    EntityState, Handle, Health, KeptHierarchies, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, Paused,
-    Prune, Pruned, ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume,
+    EntityState, Handle, Health, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, Paused, Prune, Pruned,
+    ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume, RetainedHierarchies,
     Retire, Retired, RollbackFailure, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
 pub use model::answers::{CancelAnswer, RelaunchAnswer, RollbackAnswer, SignalAnswer};
-pub use model::retention::Keep;
+pub use model::retention::Retention;
 pub use model::run::{RunPhase, RunRequest, WaitKind};
 pub use repair::{Intervention, RepairAnswer};
 pub use saga::children::{Child, ChildOutcome, Reply};
@@ -92,6 +92,6 @@ pub use telemetry::SampledTraces;
 pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 #[doc(hidden)]
 pub use util::database_url::connect_options;
-pub use util::name::{HierarchyId, Named, RunId, Wanted};
+pub use util::name::{HierarchyId, IdKind, IdObject, RunId};
 pub use util::subscribed::Subscribed;
 pub use util::when::When;

@@ -7,11 +7,11 @@ use scoop_core::wait::WaitPlan;
 
 use crate::api::Archive;
 use crate::error::SetupError;
-use crate::model::retention::{KEEP_MIN, Keep};
+use crate::model::retention::{RETENTION_MIN, Retention};
 use crate::store::Program;
 use crate::testing::Rehearsal;
-use crate::util::patience::PATIENCE;
 use crate::util::payload;
+use crate::util::retries::RETRY_FOR;
 
 /// The connection that listens, and whose session shows that this process lives.
 pub(crate) const LISTENING_CONNECTIONS: u32 = 1;
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) concurrency: usize,
     pub(crate) limits: Limits,
     /// The time for which operations are retried while the database is away.
-    pub(crate) patience: Duration,
+    pub(crate) retry_for: Duration,
     /// The interval of polling for ready runs without a notification.
     pub(crate) poll_interval: Duration,
     /// The pauses after failures of the database.
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
     /// The service and the build of the program.
     pub(crate) program: Program,
     /// For how long finished hierarchies are kept.
-    pub(crate) keep: Keep,
+    pub(crate) retention: Retention,
     /// What gets them before they are deleted.
     pub(crate) archive: Option<Archive>,
     /// The faults that a test injects.
@@ -66,13 +66,13 @@ impl Default for Settings {
         Self {
             concurrency: 256,
             limits: Limits::default(),
-            patience: PATIENCE,
+            retry_for: RETRY_FOR,
             poll_interval: Duration::from_secs(1),
             backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) },
             history_entries: HISTORY_ENTRIES,
             default_wait: None,
             program: Program::default(),
-            keep: Keep::default(),
+            retention: Retention::default(),
             archive: None,
             rehearsal: None,
         }
@@ -155,16 +155,16 @@ impl Default for Limits {
 /// The least time between two looks for what is due.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-impl Keep {
+impl Retention {
     /// The mistakes in these times.
     pub(crate) fn mistakes(self) -> impl Iterator<Item = SetupError> {
         let times = [
-            ("committed", self.committed, KEEP_MIN),
-            ("rolled_back", self.rolled_back, KEEP_MIN),
+            ("committed", self.committed, RETENTION_MIN),
+            ("rolled_back", self.rolled_back, RETENTION_MIN),
             ("every", self.interval, INTERVAL_MIN),
         ];
         let too_short = times.into_iter().filter(|(_, time, least)| time < least);
-        too_short.map(|(setting, time, least)| SetupError::KeepTime { setting, time, least })
+        too_short.map(|(setting, time, least)| SetupError::RetentionTime { setting, time, least })
     }
 }
 

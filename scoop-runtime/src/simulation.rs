@@ -73,7 +73,7 @@ pub struct Tables {
     pub outputs: Vec<Output>,
     /// The steps that run at most once and have begun.
     pub begun_steps: Vec<BegunStep>,
-    /// The executions of runs that went on anew, without the first one of each run.
+    /// The executions of runs that continued as new, without the first one of each run.
     pub executions: Vec<Execution>,
     /// The runs whose rollback has failed and that have not ended.
     pub failed_runs: Vec<FailedRun>,
@@ -158,7 +158,7 @@ pub struct BegunStep {
     pub at: SystemTime,
 }
 
-/// An execution of a run that went on anew.
+/// An execution of a run that continued as new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execution {
     /// The run.

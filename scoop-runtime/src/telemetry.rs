@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::Subscribed;
 use crate::store::{ExpiredSignals, GoneHandler, LockedDelivery, RefusedDelivery, RefusedMember};
 pub(crate) use spans::{Code, RunSpan, launch_span, signal_span};
-use text::{Scrubbed, Told};
+use text::{FailureText, Scrubbed};
 pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
 #[cfg(feature = "opentelemetry")]
 pub use trace::SampledTraces;
@@ -49,7 +49,6 @@ impl At<'_> {
     }
 }
 
-/// The declaration of an event.
 #[cfg(test)]
 #[derive(Clone, Copy)]
 struct Declared {
@@ -114,35 +113,35 @@ events! {
     };
 
     /// A root run failed, by a step or a child; the rollback of the hierarchy begins.
-    WARN "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+    WARN "failed" = failed(at: At<'_>, failure: &Failure) { failure = shown(FailureText(failure)) }
         ("run failed in step `{}`, rolling back", Escaped(at.step)) counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// The same for a child run, whose parent may handle the failure.
-    INFO "failed" = failed_below(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+    INFO "failed" = failed_below(at: At<'_>, failure: &Failure) { failure = shown(FailureText(failure)) }
         ("run failed in step `{}`, rolling back", Escaped(at.step)) counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// A cancellation took effect.
-    INFO "cancelled" = cancelled(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+    INFO "cancelled" = cancelled(at: At<'_>, failure: &Failure) { failure = shown(FailureText(failure)) }
         ("run cancelled, rolling back")
 
     /// A root run missed a deadline.
-    WARN "deadline_missed" = deadline_missed(at: At<'_>, failure: &Failure) { failure = shown(Told(failure)) }
+    WARN "deadline_missed" = deadline_missed(at: At<'_>, failure: &Failure) { failure = shown(FailureText(failure)) }
         ("deadline missed")
         counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// The same for a child run, whose parent may handle the failure.
     INFO "deadline_missed" = deadline_missed_below(at: At<'_>, failure: &Failure)
-        { failure = shown(Told(failure)) } ("deadline missed")
+        { failure = shown(FailureText(failure)) } ("deadline missed")
         counts metrics::failures(at.saga, text::code_of(failure), 1);
 
     /// A rollback is complete. `rollback_requested` is whether the parent or a client requested it.
     INFO "rolled_back" = rolled_back(at: At<'_>, failure: &Failure, rollback_requested: bool)
-        { failure = shown(Told(failure)), rollback_requested = rollback_requested } ("run rolled back")
+        { failure = shown(FailureText(failure)), rollback_requested = rollback_requested } ("run rolled back")
         counts metrics::rollbacks(at.saga, "complete", 1);
 
     /// A rollback failed. `again` is whether it had failed before.
     ERROR "rollback_failed" = rollback_failed(at: At<'_>, failure: &Failure, again: bool)
-        { failure = shown(Told(failure)), again = again, remedy = remedy_of_rollback(failure) }
+        { failure = shown(FailureText(failure)), again = again, remedy = advice_for_rollback(failure) }
         ("rollback failed in `{}`", Escaped(at.step)) counts metrics::rollbacks(at.saga, "failed", 1);
 
     /// No living program can continue the run.
@@ -359,7 +358,7 @@ events! {
           saga = shown(Escaped(refused.run.as_ref().map_or("", |run| &run.handler))),
           step = shown(Escaped(refused.run.as_ref().map_or("", |run| &run.step))),
           run = refused.run.as_ref().map(|run| shown(run.id)), error = shown(Scrubbed(&refused.error)),
-          remedy = CANCEL_OR_MEND }
+          remedy = CANCEL_OR_REPAIR }
         ("the database refuses to deliver signal `{}`", Escaped(&refused.to.name))
 
     /// Another session locks a signal, or a run that awaits it, for more than a second.
@@ -411,7 +410,7 @@ const RESTART_AND_REPORT: &str = "restart the process, and report the panic as a
 
 const FIND_THE_ROW: &str = "as the owner of the tables, remove the row that contradicts it, such as an event in `message_event`, then `operate().failures().retry`";
 
-const CANCEL_OR_MEND: &str =
+const CANCEL_OR_REPAIR: &str =
     "as the owner of the tables, mend the row of the run in `run`, or cancel the run by `Scoop::cancel`";
 
 const END_THE_LOCK: &str = "end the transaction that locks the row: see `pg_locks` and `pg_stat_activity`";
@@ -462,13 +461,11 @@ pub(crate) fn unknown_too_often(stuck: &[(Uuid, Uuid)]) {
     }
 }
 
-/// The label `cause` of a retry.
 const fn cause_of_retry(infrastructure: bool) -> &'static str {
     if infrastructure { "infrastructure" } else { "step" }
 }
 
-/// The remedy for a rollback with this failure.
-fn remedy_of_rollback(failure: &Failure) -> &'static str {
+fn advice_for_rollback(failure: &Failure) -> &'static str {
     match text::comes_from_below(failure) {
         true => "repair the run below whose rollback failed: this one continues after that",
         false => {

@@ -11,9 +11,9 @@ use scoop_core::wait::MessageWait;
 use scoop_core::{EventKind, Failure, Lineage, OPERATOR, SignalKey, Undoes, Wait, visible_step};
 use uuid::Uuid;
 
-pub(crate) use self::assembly::{Extent, FAILURE_BYTES_MAX, LeftOut, TreeRows};
+pub(crate) use self::assembly::{FAILURE_BYTES_MAX, LeftOut, TreeBounds, TreeRows};
 pub use self::display::{TreeHints, TreeText};
-pub(crate) use self::row::{RunHead, RunRow, Standing, Stands};
+pub(crate) use self::row::{RunHead, RunRow, RunStage, WorkingState};
 pub use self::timeline::{Bar, BarKind};
 use crate::store::Relaunches;
 use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
@@ -73,7 +73,7 @@ pub struct RunInfo {
     pub giving_up: bool,
     /// The cancellation requests for which it will give up, oldest first.
     pub pending_cancellations: Vec<CancellationRequest>,
-    /// The number of executions before its newest one: how often it went on anew. The events and children here are
+    /// The number of executions before its newest one: how often it continued as new. The events and children here are
     /// those of the newest execution, and a rollback goes back to its beginning.
     pub former_executions: u32,
     /// The time at which its newest execution began, if that is not the first one.
@@ -94,7 +94,6 @@ pub struct RunInfo {
     pub unhandled: Vec<UnhandledMessage>,
     /// The reason of the latest failed attempt since its last event, while a worker executes the next one.
     last_failure: Option<String>,
-    /// The time at which this was read, by the clock of the database.
     read_at: Option<SystemTime>,
 }
 
@@ -166,15 +165,11 @@ pub struct RunEvent {
     /// The wait after the event, for the children of the step or for the end of its sleep. After a failed rollback it
     /// begins with the repair. `None` if there was none, if it is not over, or if the tree lacks these children.
     pub waited: Option<Duration>,
-    /// The end of the sleep after the event, if the run sleeps then.
     sleeps_until: Option<SystemTime>,
-    /// How the wait after the event ended.
     wait_end: WaitEnd,
     /// The repair after a failed rollback, from which the wait for the children counts.
     repaired_at: Option<SystemTime>,
-    /// The wait for a signal that begins with the event.
     awaits: Option<Wait>,
-    /// The messages launched with it whose handlers are waited for by a strategy.
     strategies: Vec<MessageWait>,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,
@@ -204,16 +199,13 @@ pub struct CancellationRequest {
     pub at: Option<SystemTime>,
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WaitEnd {
     /// With the end of the sleep.
     Slept,
     /// With the end of the children.
     Ended,
-    /// All children rolled back, in a rollback of the run.
     RolledBack,
-    /// The rollback of a child failed, in a rollback of the run.
     RollbackFailed,
 }
 
@@ -222,18 +214,15 @@ enum WaitEnd {
 enum Role {
     /// The meaning of its kind.
     Plain,
-    /// A step completed.
     Completed,
-    /// The wait before a step began.
     BeganToWait,
     /// A step completed, and a new execution began.
-    WentOnAnew,
-    /// The child failure handler of a step completed.
+    AsNew,
     HandledFailures,
     /// The rollback of the children of a step, if any, was requested.
-    ChildrenUndone,
+    ChildrenRolledBack,
     /// A step was rolled back.
-    Undone,
+    Compensated,
     /// The same of a step without a compensation.
     Passed,
     /// It names a part of the rollback of a step that never completed, or of a wait: that has nothing to undo.
@@ -319,7 +308,6 @@ impl RunInfo {
 }
 
 impl RunEvent {
-    /// An event as recorded.
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
         let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
         let (sleeps_until, repaired_at, awaits, role) = (None, None, None, Role::Plain);
@@ -344,7 +332,6 @@ impl RunEvent {
         }
     }
 
-    /// The time from which the wait after it counts.
     fn waits_from(&self) -> Option<SystemTime> {
         self.repaired_at.or(self.at)
     }
@@ -357,17 +344,17 @@ impl RunEvent {
 
     /// Whether a step completed with this event.
     pub fn is_completion(&self) -> bool {
-        matches!(self.role, Role::Completed | Role::WentOnAnew)
+        matches!(self.role, Role::Completed | Role::AsNew)
     }
 
     /// Whether a step was rolled back with this event, perhaps one without a compensation.
     pub fn is_undoing(&self) -> bool {
-        matches!(self.role, Role::Undone | Role::Passed) && !self.is_by_operator()
+        matches!(self.role, Role::Compensated | Role::Passed) && !self.is_by_operator()
     }
 
     /// Whether an operator skipped the rollback of a step with this event.
     pub fn is_skipping(&self) -> bool {
-        matches!(self.role, Role::Undone | Role::Passed) && self.is_by_operator()
+        matches!(self.role, Role::Compensated | Role::Passed) && self.is_by_operator()
     }
 
     /// Whether the event follows from the decision of an operator, and not from code.
@@ -388,12 +375,10 @@ impl RunEvent {
         let step = self.step.as_deref();
         match self.role {
             Role::NothingToUndo => None,
-            Role::ChildrenUndone | Role::Undone | Role::Passed | Role::OfPart => {
+            Role::ChildrenRolledBack | Role::Compensated | Role::Passed | Role::OfPart => {
                 step.map(|step| Undoes::of(step).map_or(step, |part| part.step))
             }
-            Role::Plain | Role::Completed | Role::BeganToWait | Role::WentOnAnew | Role::HandledFailures => {
-                step
-            }
+            Role::Plain | Role::Completed | Role::BeganToWait | Role::AsNew | Role::HandledFailures => step,
         }
     }
 
@@ -403,8 +388,8 @@ impl RunEvent {
     }
 
     /// Whether it contains information beyond the other events and the children.
-    fn tells_something(&self) -> bool {
-        let repeats = matches!(self.role, Role::ChildrenUndone | Role::NothingToUndo);
+    fn has_details(&self) -> bool {
+        let repeats = matches!(self.role, Role::ChildrenRolledBack | Role::NothingToUndo);
         self.kind != EventKind::Suspended || !repeats || self.is_by_operator()
     }
 }

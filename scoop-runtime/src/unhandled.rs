@@ -149,7 +149,7 @@ pub(crate) fn insert_in<'a>(
                 }
                 Ok(launch)
             }
-            Err(error) => Err(match Unhandled::of(&error) {
+            Err(error) => Err(match Unhandled::find_in(&error) {
                 Some(unhandled) => unhandled.explained(store).await,
                 None => RuntimeError::database("a message was launched")(error),
             }),

@@ -17,7 +17,7 @@ use crate::sagas::Run;
 pub(crate) const NAME: &str = "chaos-caller";
 
 /// Longer than any fault lasts.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// How long it rests at most, in milliseconds: often long enough for its connections to be cut meanwhile.
 const REST_MAX: u32 = 600;
@@ -47,7 +47,7 @@ pub(crate) async fn call(
 ) -> Result<Calls> {
     let options: PgConnectOptions = database.parse()?;
     let pool = PgPoolOptions::new().connect_lazy_with(options.application_name(NAME));
-    let client = Scoop::builder().postgres(pool).patience(PATIENCE).client().await?;
+    let client = Scoop::builder().postgres(pool).retry_for(RETRY_FOR).client().await?;
     let (mut dice, mut calls) = (Dice::new(seed, 2), Calls::default());
     while !*stop.borrow() {
         tokio::time::sleep(Duration::from_millis(dice.small(REST_MAX).into())).await;

@@ -19,7 +19,7 @@ const UNFINISHED_MAX: i64 = 150;
 const PACE: Duration = Duration::from_millis(40);
 
 /// How long a request may fail again and again before something is surely wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// The client, with its pending requests.
 pub(crate) struct Client {
@@ -116,7 +116,7 @@ impl Client {
         loop {
             match self.try_to_launch(number, plan.clone(), fate).await {
                 Ok(root) => return Ok(root),
-                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Err(error) if begin.elapsed() > RETRY_FOR => return Err(error),
                 Err(_) => tokio::time::sleep(PACE).await,
             }
         }
@@ -181,5 +181,5 @@ pub(crate) fn has_receipt(number: i64) -> bool {
 }
 
 fn check(begin: Instant, what: &str) -> Result<()> {
-    if begin.elapsed() > PATIENCE { Err(Error::msg(what.to_owned())) } else { Ok(()) }
+    if begin.elapsed() > RETRY_FOR { Err(Error::msg(what.to_owned())) } else { Ok(()) }
 }

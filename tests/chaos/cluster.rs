@@ -17,7 +17,7 @@ pub(crate) const SESSIONS_MAX: usize = 120;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How long a standby may need to catch up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// The servers and the database of the test.
 pub(crate) struct Cluster {
@@ -164,7 +164,7 @@ async fn caught_up(primary: &Embedded) -> Result<()> {
     let has_it = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming' AND flush_lsn >= $1::pg_lsn)";
     let begin = std::time::Instant::now();
     while !sqlx::query_scalar::<_, bool>(has_it).bind(&written).fetch_one(&pool).await? {
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > RETRY_FOR {
             return Err(Error::msg("the standby does not catch up"));
         }
         tokio::time::sleep(LOOK).await;

@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 use uuid::Uuid;
 
 /// The time after which anything unfinished is surely stuck.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// Waits that take longer are reported while they last.
 pub(crate) const SLOW: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Observer {
         loop {
             match sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&self.pool).await {
                 Ok(count) => return Ok(count),
-                Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
+                Err(error) if begin.elapsed() > RETRY_FOR => return Err(error.into()),
                 Err(_) => tokio::time::sleep(LOOK).await,
             }
         }
@@ -63,7 +63,7 @@ impl Observer {
             }
             let what = format!("{now} instead of {goal} by `{query}`");
             self.report_if_slow(&what, begin, &mut reported).await;
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > RETRY_FOR {
                 return Err(self.standstill(&what).await);
             }
             tokio::time::sleep(LOOK).await;
@@ -79,7 +79,7 @@ impl Observer {
             if limit.is_some_and(|limit| begin.elapsed() > limit) {
                 return Ok(());
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > RETRY_FOR {
                 return Err(self.standstill("nothing happens any more").await);
             }
             tokio::time::sleep(LOOK).await;
@@ -100,7 +100,7 @@ impl Observer {
         loop {
             match sqlx::query_as(running).fetch_all(&self.pool).await {
                 Ok(runs) => return Ok(runs),
-                Err(error) if begin.elapsed() > PATIENCE => return Err(error.into()),
+                Err(error) if begin.elapsed() > RETRY_FOR => return Err(error.into()),
                 Err(_) => tokio::time::sleep(LOOK).await,
             }
         }
@@ -124,7 +124,7 @@ impl Observer {
                 Err(error) => error.to_string(),
             };
             self.report_if_slow(&what, begin, &mut reported).await;
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > RETRY_FOR {
                 return Err(self.standstill(&what).await);
             }
             tokio::time::sleep(LOOK).await;

@@ -183,7 +183,7 @@ impl Recorded {
             next_step: number("next_step")?.map(usize::try_from).transpose()?,
             handler_iteration: number("handling")?.map(u32::try_from).transpose()?,
             context: context.map(|Json(context)| context).unwrap_or_default(),
-            goes_on_anew: row.try_get("anew")?,
+            continues_as_new: row.try_get("anew")?,
             waits_until: row.try_get("waits_until")?,
             awaits: signal_name
                 .zip(signal_key)

@@ -327,10 +327,10 @@ impl Runner {
     }
 
     #[step]
-    async fn turn(&self, _: &mut Scope<'_>, lap: &Lap) -> Result<Anew<RunnerStep, Lap>> {
+    async fn turn(&self, _: &mut Scope<'_>, lap: &Lap) -> Result<ContinueAsNew<RunnerStep, Lap>> {
         match lap.left {
             0 => Ok(Next::Continue.into()),
-            left => Ok(Next::anew(Lap { left: left - 1 })),
+            left => Ok(Next::continue_as_new(Lap { left: left - 1 })),
         }
     }
 }

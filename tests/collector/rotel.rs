@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for the collector.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// A running collector, without an exporter.
 pub(crate) struct Rotel {
@@ -77,7 +77,7 @@ fn free_address() -> SocketAddr {
 async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !condition().await {
-        assert!(begun.elapsed() < PATIENCE, "timed out waiting for: {what}");
+        assert!(begun.elapsed() < RETRY_FOR, "timed out waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

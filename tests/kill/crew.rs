@@ -12,7 +12,7 @@ use crate::sagas::Plot;
 use crate::worker;
 
 /// The time limit for an expected event, even on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// The two ends of a worker: its orders, and what it says.
 pub(crate) struct Worker {
@@ -47,7 +47,7 @@ impl Worker {
 
     /// The next line that it writes; none if it is dead.
     pub(crate) async fn says(&mut self) -> Result<Option<String>> {
-        let line = tokio::time::timeout(PATIENCE, self.answers.next_line()).await;
+        let line = tokio::time::timeout(RETRY_FOR, self.answers.next_line()).await;
         Ok(line.map_err(|_| Error::msg("the worker says nothing for a minute"))??)
     }
 }

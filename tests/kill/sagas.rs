@@ -323,14 +323,14 @@ impl Reader {
     }
 
     #[step]
-    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed) -> Result<Anew<ReaderStep, Feed>> {
+    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed) -> Result<ContinueAsNew<ReaderStep, Feed>> {
         let Feed { number, cursor } = *feed;
         inside(scope, number, &format!("turn {cursor}")).await?;
         if cursor + 1 == EXECUTIONS {
             return Ok(Next::Continue.into());
         }
         scope.sleep(Duration::from_millis(1)).await?;
-        Ok(Next::anew(Feed { number, cursor: cursor + 1 }))
+        Ok(Next::continue_as_new(Feed { number, cursor: cursor + 1 }))
     }
 }
 

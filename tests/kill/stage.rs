@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, PgPool};
 use tokio::time::Instant;
 
 use crate::books::Books;
-use crate::crew::{PATIENCE, Worker};
+use crate::crew::{RETRY_FOR, Worker};
 use crate::proxy::{Point, Proxy, Target};
 use crate::sagas::{LEDGER, Plot};
 
@@ -134,7 +134,7 @@ impl Stage {
 
     /// The books of a hierarchy, once everything rests and they are as they should be; after a time as they are.
     async fn books(&self, plot: Plot, number: i64, outcome: String) -> Result<Books> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RETRY_FOR;
         loop {
             let rests = self.db.unfinished().await == 0;
             let books = Books::read(self.db.pool(), &self.outside, number, outcome.clone()).await?;

@@ -61,11 +61,11 @@ impl FaultLink for Loses {
 }
 
 /// A process with the saga, and a client that loses answers.
-async fn programs(patience: Duration) -> Result<(InMemory, Scoop, Scoop, Loses)> {
+async fn programs(retry_for: Duration) -> Result<(InMemory, Scoop, Scoop, Loses)> {
     let (database, loses) = (InMemory::new(), Loses::default());
     let scoop = Scoop::builder().in_memory_database(&database).only::<AskedSaga>().start().await?;
     let process = Process::new(&database, Arc::new(loses.clone()));
-    let client = Scoop::builder().simulated_process(&process).patience(patience).client().await?;
+    let client = Scoop::builder().simulated_process(&process).retry_for(retry_for).client().await?;
     Ok((database, scoop, client, loses))
 }
 
@@ -105,25 +105,25 @@ async fn request_with_lost_answers_takes_effect_once() -> Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn a_database_away_for_longer_than_the_patience_leaves_a_launch_in_doubt() -> Result<()> {
-    let patience = Duration::from_secs(7);
-    let (_database, _scoop, client, loses) = programs(patience).await?;
+    let retry_for = Duration::from_secs(7);
+    let (_database, _scoop, client, loses) = programs(retry_for).await?;
     loses.next("launch", u32::MAX);
     let begin = tokio::time::Instant::now();
     let Err(error) = client.launch(Asked).await else { panic!("no answer came") };
-    assert_eq!(begin.elapsed(), patience);
+    assert_eq!(begin.elapsed(), retry_for);
     assert!(error.may_have_happened() && error.is_transient(), "{error:?}");
     let RuntimeError::Unavailable { attempts, waited, .. } = error else { panic!("{error:?}") };
-    assert_eq!(waited, patience);
+    assert_eq!(waited, retry_for);
     // Pauses up to half a second.
     assert!((14..40).contains(&attempts), "{attempts}");
     Ok(())
 }
 
-/// Launches that arrive while others are retried have a patience of their own.
+/// Launches that arrive while others are retried have a retry time of their own.
 #[tokio::test(start_paused = true)]
 async fn each_launch_of_a_crowd_has_its_own_patience() -> Result<()> {
-    let patience = Duration::from_secs(7);
-    let (database, _scoop, client, loses) = programs(patience).await?;
+    let retry_for = Duration::from_secs(7);
+    let (database, _scoop, client, loses) = programs(retry_for).await?;
     loses.next("launch", u32::MAX);
     let begin = tokio::time::Instant::now();
     let launches = (0..6).map(async |second| {

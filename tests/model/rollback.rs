@@ -284,14 +284,14 @@ impl Rollback {
     /// Restores the history of a run, as `run_history.sql` reports it.
     fn recall(&self, slot: &Slot, saga: &Definition, run: &mut Run) {
         let names = RollbackNames::of(saga);
-        let (mut instances, mut emitted, mut last, mut any_part_done) = (vec![], vec![], None, false);
+        let (mut instances, mut emitted, mut last, mut has_begun) = (vec![], vec![], None, false);
         for fact in &slot.record {
             if fact.kind == EventKind::Emitted.as_str() {
                 emitted.push(fact.message);
             } else if fact.kind == EventKind::Suspended.as_str() {
                 let (step, handler_iteration) = (fact.step.clone(), fact.handled);
                 if names.matches(&step) {
-                    any_part_done |= handler_iteration.is_none();
+                    has_begun |= handler_iteration.is_none();
                 } else {
                     let emitted = std::mem::take(&mut emitted);
                     instances.push(Instance {
@@ -311,9 +311,9 @@ impl Rollback {
         }
         let newest = last.as_ref().map_or("", |last: &Suspension| last.step.as_str());
         if self.fault == Some(Fault::BeginsAgain) && newest.ends_with(']') {
-            any_part_done = false;
+            has_begun = false;
         }
-        run.set_rollback_plan(Plan::of(&names, instances), RollbackProgress { last, any_part_done });
+        run.set_rollback_plan(Plan::of(&names, instances), RollbackProgress { last, has_begun });
     }
 
     /// The moves of a run that is ready.

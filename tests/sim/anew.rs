@@ -1,4 +1,4 @@
-//! A simulation of runs that go on anew: no execution is lost or begins twice, each has its message and none of the
+//! A simulation of runs that continue as new: no execution is lost or begins twice, each has its message and none of the
 //! values before it, and a rollback ends at the beginning of the execution that failed.
 
 use std::collections::BTreeMap;
@@ -94,12 +94,12 @@ impl Reader {
     }
 
     #[step]
-    async fn go_on(&self, scope: &mut Scope<'_>, feed: &Feed) -> Result<Anew<ReaderStep, Feed>> {
+    async fn go_on(&self, scope: &mut Scope<'_>, feed: &Feed) -> Result<ContinueAsNew<ReaderStep, Feed>> {
         if feed.cursor + 1 < feed.count {
             if feed.sleeps > 0 {
                 scope.sleep(Duration::from_millis(feed.sleeps.into())).await?;
             }
-            return Ok(Next::anew(Feed { cursor: feed.cursor + 1, ..*feed }));
+            return Ok(Next::continue_as_new(Feed { cursor: feed.cursor + 1, ..*feed }));
         }
         if feed.end == End::Fails(false) {
             return Err(Error::msg(crate::act::PLANNED));
@@ -262,7 +262,7 @@ impl World {
             };
             own().filter(is).count()
         };
-        let executions = own().filter(|event| event.goes_on_anew).count();
+        let executions = own().filter(|event| event.continues_as_new).count();
         let (count, complete) = (feed.count as usize, outcome == Outcome::Committed);
         // The last execution may have failed in its first step.
         let fetched = if feed.end == End::Fails(true) { count - 1 } else { count };
@@ -292,7 +292,7 @@ impl World {
     }
 }
 
-pub(crate) const ANEW: Small = Small {
+pub(crate) const CONTINUE_AS_NEW: Small = Small {
     name: "anew",
     play: |crew| World { crew, undone: Undone::default(), complaints: Complaints::default() }.play().boxed(),
 };

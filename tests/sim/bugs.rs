@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use scoop_runtime::simulation::{Bug, Feature, inject_bug};
 
-use crate::anew::ANEW;
+use crate::anew::CONTINUE_AS_NEW;
 use crate::awaiting::AWAITING;
 use crate::commands;
 use crate::joined::JOINED;

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::pending;
 use scoop::entities::{CommandHandle, CommandState};
 use scoop::prelude::*;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use scoop::{Decider, Handle, InMemory, Outcome};
 use scoop_runtime::simulation::{self, Bug, EntityEvent, Process, inject_bug};
 
@@ -29,7 +29,7 @@ const STOCKS: u32 = 3;
 const SENDINGS: u32 = 16;
 
 /// How long a hierarchy may take after the healing, in virtual time.
-const PATIENCE: Duration = Duration::from_secs(600);
+const RETRY_FOR: Duration = Duration::from_secs(600);
 
 /// A change of a stock by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -245,7 +245,7 @@ impl World {
         tokio::spawn(async move {
             let started = process.clone();
             let running = tokio::spawn(supervised(move || {
-                let builder = Scoop::builder().simulated_process(&started).keep(Keep::forever());
+                let builder = Scoop::builder().simulated_process(&started).retention(Retention::forever());
                 let builder = builder.only::<Buyer>().only::<Shipping>();
                 let builder = builder.only::<Decider<Put>>().only::<Decider<Take>>();
                 builder.provide(buyer.clone()).poll_interval(Duration::from_secs(1))
@@ -303,7 +303,7 @@ impl World {
         // Subscribed before the first launch, so that each message has its handlers.
         let builder = Scoop::builder()
             .in_memory_database(&self.database)
-            .keep(Keep::forever())
+            .retention(Retention::forever())
             .only::<Buyer>()
             .only::<Shipping>();
         let builder = builder.only::<Decider<Put>>().only::<Decider<Take>>();
@@ -396,7 +396,7 @@ impl Judge {
 
     /// Waits for the end of a hierarchy. Returns whether it was rolled back, and why.
     async fn end(&mut self, handle: &Handle, what: &str) -> Result<Option<String>> {
-        let Ok(outcome) = tokio::time::timeout(PATIENCE, handle.wait()).await else {
+        let Ok(outcome) = tokio::time::timeout(RETRY_FOR, handle.wait()).await else {
             return Err(Error::msg(format!("{what} does not end")));
         };
         match outcome? {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, pending};
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use scoop::{Builder, InMemory, RuntimeError, Scoop};
 use scoop_audit::audit_rows;
 use scoop_runtime::simulation::{self, Bug, FaultLink, Process, inject_bug};
@@ -52,7 +52,8 @@ impl Crew {
         tokio::spawn(async move {
             let started = process.clone();
             let running = tokio::spawn(supervised(move || {
-                let builder = program(Scoop::builder().simulated_process(&started).keep(Keep::forever()));
+                let builder =
+                    program(Scoop::builder().simulated_process(&started).retention(Retention::forever()));
                 builder.poll_interval(Duration::from_secs(1))
             }));
             match fate {
@@ -88,7 +89,7 @@ impl Crew {
         &self,
         program: impl FnOnce(Builder) -> Builder,
     ) -> Result<(), RuntimeError> {
-        let builder = Scoop::builder().in_memory_database(&self.database).keep(Keep::forever());
+        let builder = Scoop::builder().in_memory_database(&self.database).retention(Retention::forever());
         program(builder).start().await?.shutdown().await
     }
 

@@ -200,7 +200,7 @@ fn logged(row: &LoggedEvent) -> Logged {
         next_step: row.next_step.and_then(|next| usize::try_from(next).ok()),
         handler_iteration: row.child_failure_handler_iteration.and_then(|it| u32::try_from(it).ok()),
         context: row.context.clone(),
-        goes_on_anew: row.goes_on_anew,
+        continues_as_new: row.continues_as_new,
         waits_until: row.waits_until.map(Into::into),
         awaits: row.awaits.clone().map(|to| AwaitedSignal { to, until: row.awaits_until.map(Into::into) }),
         strategies: LoggedStrategy::read_all(&row.wait),

@@ -46,7 +46,7 @@ mod world;
 use std::ops::Range;
 use std::process::ExitCode;
 
-use crate::anew::ANEW;
+use crate::anew::CONTINUE_AS_NEW;
 use crate::awaiting::AWAITING;
 use crate::joined::JOINED;
 use crate::limited::LIMITED;

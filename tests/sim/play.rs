@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use scoop::operate::OperateExt as _;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use scoop::{InMemory, LoggedEvent, RowState, Scoop, WorkingRun};
 use scoop_audit::{Log, Violation, audit_rows};
 use scoop_runtime::simulation::{self, Process, Subscription, Tables};
@@ -25,7 +25,7 @@ use crate::versions::{provide_alpha, provide_beta};
 use crate::world::{Alive, Notes, World};
 
 /// Everything has to be at rest within this (virtual) time after the healing.
-const PATIENCE: Duration = Duration::from_secs(30 * 60);
+const RETRY_FOR: Duration = Duration::from_secs(30 * 60);
 
 /// Limit of the runs that are resolved one after the other; no scenario has more.
 const REPAIRS_MAX: usize = 100;
@@ -256,7 +256,7 @@ impl<'a> Stage<'a> {
 
     /// Waits until every run has ended. Runs without a process get one.
     async fn comes_to_rest(&self, helper: &mut Helper) -> bool {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RETRY_FOR;
         let mut pause = Duration::from_millis(50);
         while self.has_run_that_goes_on() {
             if helper.is_empty() {
@@ -371,7 +371,7 @@ async fn live(database: InMemory, world: Arc<World>, lives: Vec<Life>, seed: u64
 
 /// A program with these sagas.
 fn builder(alive: &Alive, handlers: u8, versions: Versions) -> scoop::Builder {
-    let mut builder = Scoop::builder().keep(Keep::forever());
+    let mut builder = Scoop::builder().retention(Retention::forever());
     let has = |nth: u8| handlers & (1 << nth) != 0;
     if has(0) {
         builder = provide_alpha(builder, alive, versions[0]);

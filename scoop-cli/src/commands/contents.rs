@@ -2,7 +2,7 @@
 
 use scoop_core::{Escaped, visible_step};
 use scoop_operate::{Content, OperateExt as _};
-use scoop_runtime::{Named, RunId, RuntimeError, Scoop, Wanted};
+use scoop_runtime::{IdKind, IdObject, RunId, RuntimeError, Scoop};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -59,9 +59,9 @@ impl<'a> From<&'a Content> for ContentRecord<'a> {
 /// Shows the contents.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> Result<Exit, Fault> {
     let explanation = scoop.operate().runs().explain(args.run).await?;
-    let (Named::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
+    let (IdObject::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
         let (id, named) = (args.run.uuid(), explanation.named.clone());
-        return Err(RuntimeError::WrongId { id, named, wanted: Wanted::Run }.into());
+        return Err(RuntimeError::WrongId { id, named, wanted: IdKind::Run }.into());
     };
     let contents = scoop.operate().runs().contents(&explained.run).await?;
     if output.json {

@@ -102,7 +102,7 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
 }
 
 fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<(), Fault> {
-    let Pruned { hierarchies, messages, events, signals, unique_keys, kept, more, .. } = pruned;
+    let Pruned { hierarchies, messages, events, signals, unique_keys, retained: kept, more, .. } = pruned;
     if output.json {
         let kept = KeptRecord {
             recent: kept.recent,

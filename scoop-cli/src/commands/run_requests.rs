@@ -2,7 +2,9 @@
 
 use scoop_core::Escaped;
 use scoop_operate::{Explanation, OperateExt as _, WaitReason};
-use scoop_runtime::{Named, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop, Wanted};
+use scoop_runtime::{
+    IdKind, IdObject, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop,
+};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -206,7 +208,7 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
         let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source).without_place();
         return many.carry_out((scoop, output, consent), (RunRequest::Cancel, None), cancel).await;
     };
-    let object = describe_object(scoop, id, Wanted::RunOrHierarchy).await?;
+    let object = describe_object(scoop, id, IdKind::RunOrHierarchy).await?;
     let request = scoop.cancel(id, reason).source(source).without_place();
     answered(output, request_with_consent(output, consent, &format!("cancel {object}"), request).await?)
 }
@@ -219,7 +221,7 @@ const CAUTION_OF_PART: &str =
 pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) -> Result<Exit, Fault> {
     let RollbackArgs { target, reason: Reason { reason, source }, consent } = args;
     let id = target.id(scoop).await?;
-    let explained = explain_object(scoop, id, Wanted::RunOrHierarchy).await?;
+    let explained = explain_object(scoop, id, IdKind::RunOrHierarchy).await?;
     let is_part = explained.runs.iter().any(|it| it.run.parent.is_some());
     let caution = if is_part { CAUTION_OF_PART } else { "" };
     let request = scoop.rollback(id, reason).source(source.source).without_place();
@@ -234,7 +236,7 @@ pub(crate) async fn retry(scoop: &Scoop, output: Output, args: RetryArgs) -> Res
         let retry = |run: RunId| scoop.operate().failures().retry(run).source(&source);
         return many.carry_out((scoop, output, consent), (RunRequest::Retry, None), retry).await;
     };
-    let object = describe_object(scoop, run, Wanted::Run).await?;
+    let object = describe_object(scoop, run, IdKind::Run).await?;
     let request = scoop.operate().failures().retry(run).source(source);
     let mut answer = request_with_consent(output, consent, &format!("retry {object}"), request).await?;
     if let Some(refused) = answer.as_mut().filter(|answer| answer.name == RepairAnswer::FailedBelow.name()) {
@@ -270,7 +272,7 @@ async fn failed_below(scoop: &Scoop, run: Uuid) -> Result<String, Fault> {
 /// Skips.
 pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Result<Exit, Fault> {
     let SkipArgs { run, reason: Reason { reason, source }, consent } = args;
-    let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
+    let object = describe_object(scoop, run.uuid(), IdKind::Run).await?;
     let request = scoop.operate().failures().skip(run, reason).source(source.source);
     let change = format!("skip the failed compensation, or the wait for failed runs below, of {object}");
     answered(output, request_with_consent(output, consent, &change, request).await?)
@@ -279,7 +281,7 @@ pub(crate) async fn skip(scoop: &Scoop, output: Output, args: SkipArgs) -> Resul
 /// Resolves.
 pub(crate) async fn resolve(scoop: &Scoop, output: Output, args: ResolveArgs) -> Result<Exit, Fault> {
     let ResolveArgs { run, reason: Reason { reason, source }, consent } = args;
-    let object = describe_object(scoop, run.uuid(), Wanted::Run).await?;
+    let object = describe_object(scoop, run.uuid(), IdKind::Run).await?;
     let request = scoop.operate().failures().resolve(run, reason).source(source.source);
     let change = format!("count as rolled back by hand: {object}");
     answered(output, request_with_consent(output, consent, &change, request).await?)
@@ -301,7 +303,7 @@ pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) 
         let relaunch = |run: RunId| request(run.uuid());
         return many.carry_out((scoop, output, consent), (RunRequest::Relaunch, also), relaunch).await;
     };
-    let object = describe_object(scoop, id, Wanted::RunOrHierarchy).await?;
+    let object = describe_object(scoop, id, IdKind::RunOrHierarchy).await?;
     let request = match payload {
         Some(payload) => request(id).payload(super::payload::read(&payload)?),
         None => request(id),
@@ -311,16 +313,16 @@ pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) 
 }
 
 /// The object of the id and the states of its runs, for the question.
-async fn describe_object(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<String, Fault> {
+async fn describe_object(scoop: &Scoop, id: Uuid, wanted: IdKind) -> Result<String, Fault> {
     Ok(describe(&explain_object(scoop, id, wanted).await?))
 }
 
 /// Looks at the object of the id. That of another kind of object is an error, as it is for the request.
-async fn explain_object(scoop: &Scoop, id: Uuid, wanted: Wanted) -> Result<Explanation, Fault> {
+async fn explain_object(scoop: &Scoop, id: Uuid, wanted: IdKind) -> Result<Explanation, Fault> {
     let explained = scoop.operate().runs().explain(id).await?;
     let is_wanted = match explained.named {
-        Named::Run { .. } => true,
-        Named::Hierarchy { .. } => wanted != Wanted::Run,
+        IdObject::Run { .. } => true,
+        IdObject::Hierarchy { .. } => wanted != IdKind::Run,
         _ => false,
     };
     if !is_wanted {

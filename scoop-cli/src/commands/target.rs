@@ -1,7 +1,7 @@
 //! What a command is about: an id, or a topic with a unique key.
 
 use scoop_operate::OperateExt as _;
-use scoop_runtime::{HierarchyId, Named, PauseTarget, RuntimeError, Scoop};
+use scoop_runtime::{HierarchyId, IdObject, PauseTarget, RuntimeError, Scoop};
 use uuid::Uuid;
 
 use super::names;
@@ -62,7 +62,7 @@ impl Target {
         match scoop.find(id).await {
             Ok(found) => Ok(found.id()),
             Err(RuntimeError::WrongId {
-                named: Named::Run { hierarchy, .. } | Named::Message { hierarchy, .. },
+                named: IdObject::Run { hierarchy, .. } | IdObject::Message { hierarchy, .. },
                 ..
             }) => Ok(hierarchy),
             Err(error) => Err(error.into()),

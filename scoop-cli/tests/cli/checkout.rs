@@ -14,7 +14,7 @@ use crate::http::{get, log_in};
 use crate::support::{Ran, interrupt, program, ran};
 
 /// The time limit for what the example is about to do, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// The number of orders that the example places at first.
 const GIVEN: usize = 25;
@@ -41,7 +41,7 @@ impl Example {
 
     /// The rest of the next line that begins so.
     async fn line_after(&mut self, beginning: &str) -> String {
-        let found = timeout(PATIENCE, async {
+        let found = timeout(RETRY_FOR, async {
             loop {
                 let line = self.lines.next_line().await.unwrap().expect("the example goes on");
                 if let Some(rest) = line.trim_start().strip_prefix(beginning) {
@@ -56,11 +56,11 @@ impl Example {
     async fn interrupt(mut self) -> String {
         interrupt(&self.child).await;
         let mut rest = String::new();
-        while let Some(line) = timeout(PATIENCE, self.lines.next_line()).await.expect("it ends").unwrap() {
+        while let Some(line) = timeout(RETRY_FOR, self.lines.next_line()).await.expect("it ends").unwrap() {
             rest += &line;
             rest += "\n";
         }
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap();
+        let status = timeout(RETRY_FOR, self.child.wait()).await.expect("it ends").unwrap();
         assert!(status.success(), "{status}:\n{rest}");
         rest
     }

@@ -81,7 +81,7 @@ impl Failure {
     }
 
     /// The number of failures that this replaces, if it replaces others.
-    pub(crate) fn stands_for(&self) -> Option<u64> {
+    pub(crate) fn replaced_count(&self) -> Option<u64> {
         if self.kind != MORE {
             return None;
         }
@@ -89,7 +89,7 @@ impl Failure {
     }
 
     /// The number of failures that this replaces and that are unlike all listed ones.
-    pub(crate) fn stands_for_others(&self) -> u64 {
+    pub(crate) fn unlisted_count(&self) -> u64 {
         let others = |(count, which): (u64, &str)| (which == OF_OTHER_KINDS).then_some(count);
         if self.kind == MORE { read_more(&self.message).and_then(others).unwrap_or(0) } else { 0 }
     }
@@ -114,7 +114,7 @@ impl Failure {
         let texts = self.is_data() || self.message.len() <= text_bytes;
         texts
             && self.kind.len().max(self.source.len()) <= NAME_BYTES_MAX
-            && self.reasons().filter(|cause| cause.stands_for().is_none()).count() <= FAILURE_CAUSES_MAX
+            && self.reasons().filter(|cause| cause.replaced_count().is_none()).count() <= FAILURE_CAUSES_MAX
             && self.causes.iter().all(|cause| cause.is_within(text_bytes))
     }
 
@@ -315,7 +315,7 @@ mod tests {
         ];
         let causes = std::iter::repeat_n(out(), 60).chain(causes).collect();
         let stored = above(causes).bounded(TEXTS);
-        let counted: u64 = stored.causes.iter().map(|cause| cause.stands_for().unwrap_or(1)).sum();
+        let counted: u64 = stored.causes.iter().map(|cause| cause.replaced_count().unwrap_or(1)).sum();
         assert_eq!(counted, 61 + 900 + 7);
         assert_eq!(
             stored.causes[FAILURE_CAUSES_MAX].message,

@@ -517,14 +517,14 @@ launch feeds
 #[test]
 fn a_rollback_that_ends_before_its_beginning() {
     let mut broken = good(ANEW);
-    broken.row(Suspended, "feed", "turn").goes_on_anew = false;
+    broken.row(Suspended, "feed", "turn").continues_as_new = false;
     broken.violates(Invariant::Reverse);
 }
 
 #[test]
 fn an_execution_that_ends_before_its_children() {
     let mut broken = good(ANEW);
-    broken.row(Suspended, "feed", "fetch").goes_on_anew = true;
+    broken.row(Suspended, "feed", "fetch").continues_as_new = true;
     broken.violates(Invariant::Once);
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn log(script: &Script, world: &World<'_>) -> Log {
         next_step: row.event.next_step,
         handler_iteration: row.event.handler_iteration,
         context: row.event.context.clone(),
-        goes_on_anew: row.event.anew.is_some(),
+        continues_as_new: row.event.as_new.is_some(),
         waits_until: row.event.wait.as_ref().filter(|wait| wait.signal().is_none()).and_then(Wait::limit),
         awaits: row.event.wait.as_ref().and_then(awaited),
         strategies: vec![],

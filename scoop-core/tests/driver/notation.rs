@@ -1,6 +1,6 @@
 //! The notation of rows and calls in scripts.
 //!
-//! A row: message, type, handler, step; then those of `next`, `anew`, `cfhi`, `ctx` and `exc` that are not null, and
+//! A row: message, type, handler, step; then those of `next`, `as_new`, `cfhi`, `ctx` and `exc` that are not null, and
 //! the lineage where it is new. `RB(x)` is `Rollback of x`, `RBC(x)` is `Rollback of x (rolling back
 //! child scopes)`. A failure is `Type(message)@saga[causes]`, or `=row k` if row k has it first;
 //! `CRB(x)`, `CRF(x)`, `PSS` and `GU` are the protocol's own. A call lists its fields that are not 0 or empty.
@@ -77,7 +77,7 @@ impl<'a> Names<'a> {
         if let Some(next) = event.next_step {
             let _ = write!(text, " next={next}");
         }
-        if event.anew.is_some() {
+        if event.as_new.is_some() {
             text.push_str(" anew");
         }
         if let Some(iteration) = event.handler_iteration {

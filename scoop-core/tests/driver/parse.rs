@@ -11,7 +11,7 @@
 //! ```
 //!
 //! An outcome is `nothing`, or joins with `and`: `set <key>=<number>` (before anything is emitted), `emit <topic>`,
-//! `emit detached <topic>`, `return <json>`, and at most one of `continue`, `repeat`, `goto <index>`, `anew`, `fail "<text>"`,
+//! `emit detached <topic>`, `return <json>`, and at most one of `continue`, `repeat`, `goto <index>`, `as_new`, `fail "<text>"`,
 //! `rethrow`, `ignore`. The n-th call of the code has the n-th outcome, any further call the last one. A name with
 //! blanks stands in double quotes. A line that begins with `#` is a comment.
 
@@ -184,7 +184,7 @@ fn outcome(words: &mut Words) -> Result<Outcome, String> {
             "nothing" | "ignore" => {}
             "continue" => outcome.end = End::Next(Next::Continue),
             "repeat" => outcome.end = End::Next(Next::Repeat),
-            "anew" => outcome.end = End::Anew,
+            "anew" => outcome.end = End::ContinueAsNew,
             "goto" => outcome.end = End::Next(Next::GoTo(number(words)?)),
             "rethrow" => outcome.end = End::Rethrow,
             "fail" => outcome.end = End::Fail(name(words)?),

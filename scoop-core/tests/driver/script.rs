@@ -97,7 +97,7 @@ pub(crate) enum End {
     Well,
     Next(Next),
     /// Success, and a new execution.
-    Anew,
+    ContinueAsNew,
     Fail(String),
     /// The failure that it was called with.
     Rethrow,

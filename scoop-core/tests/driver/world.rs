@@ -357,7 +357,7 @@ impl<'a> World<'a> {
                 return Err(failure.clone());
             }
             End::Next(next) => Some(*next),
-            End::Anew => None,
+            End::ContinueAsNew => None,
             End::Well => [Code::Invoke, Code::Finally].contains(&called.code).then_some(Next::Continue),
         };
         Ok(Returned {
@@ -367,7 +367,7 @@ impl<'a> World<'a> {
             emissions,
             wait: None,
             signals: vec![],
-            anew: (outcome.end == End::Anew)
+            as_new: (outcome.end == End::ContinueAsNew)
                 .then(|| NextExecution { message: self.id(), payload: json!({ "from": called.handler }) }),
         })
     }
@@ -389,7 +389,7 @@ impl<'a> World<'a> {
         }
         let names = RollbackNames::of(definition);
         let (mut instances, mut last, mut emitted) = (vec![], None, vec![]);
-        let (mut any_part_done, mut former) = (false, 0);
+        let (mut has_begun, mut former) = (false, 0);
         for row in self.rows.iter().filter(|row| row.lineage == run.lineage) {
             match row.event.kind {
                 EventKind::Emitted => emitted.push(row.event.message),
@@ -397,7 +397,7 @@ impl<'a> World<'a> {
                     let step = row.event.step.clone().expect("a suspension has a step");
                     let emitted = std::mem::take(&mut emitted);
                     if names.matches(&step) {
-                        any_part_done |= row.event.handler_iteration.is_none();
+                        has_begun |= row.event.handler_iteration.is_none();
                     } else {
                         let position = u32::try_from(instances.len()).expect("few instances");
                         let key = (run.lineage.clone(), output_name(&step, former + position));
@@ -416,7 +416,7 @@ impl<'a> World<'a> {
                         iteration: 0,
                         handler_iteration: row.event.handler_iteration,
                     });
-                    if row.event.anew.is_some() {
+                    if row.event.as_new.is_some() {
                         former += u32::try_from(instances.len()).expect("few instances");
                         (instances, last) = (vec![], None);
                     }
@@ -429,7 +429,7 @@ impl<'a> World<'a> {
             Some((number, self.definitions.get(usize::try_from(number).ok()?)?.clone()))
         });
         let known = known.collect();
-        run.set_rollback_plan(plan.knowing(known), RollbackProgress { last, any_part_done });
+        run.set_rollback_plan(plan.knowing(known), RollbackProgress { last, has_begun });
     }
 
     /// The stored run.

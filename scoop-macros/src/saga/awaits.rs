@@ -12,7 +12,6 @@ use crate::settings::Settings;
 
 const EXAMPLE: &str = "awaits(YourSignal, by = function)";
 
-/// The signal that a step awaits.
 #[derive(Clone)]
 pub(super) struct Awaits {
     pub(super) ty: Type,
@@ -22,7 +21,6 @@ pub(super) struct Awaits {
 }
 
 impl Awaits {
-    /// Reads the setting, if it is given.
     pub(super) fn read(of: &Settings, errors: &mut Errors) -> Option<Self> {
         let tokens = of.tokens("awaits", EXAMPLE, errors)?;
         let key = of.key("awaits")?.clone();

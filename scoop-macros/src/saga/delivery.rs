@@ -4,7 +4,6 @@ use super::schedule::one_of;
 use crate::errors::Errors;
 use crate::settings::Settings;
 
-/// How often the code of a step runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
     AtLeastOnce,

@@ -21,7 +21,6 @@ use super::model::{AwaitsCall, Call, Delivery, Outline, Pin, ReturnKind, Saga, S
 use super::schedule;
 use crate::names;
 
-/// Everything the saga adds to the user's block.
 pub(super) fn saga(outline: &Outline, saga: &Saga) -> TokenStream {
     let (step_enum, trait_impl) = (step_enum(outline), trait_impl(outline, saga));
     let (ty, messages) = (&outline.ty, messages(outline));
@@ -101,7 +100,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     let timeout = durations("timeout", step_enum, steps, |step| step.timeout);
     let retry = retry(step_enum, steps);
     let sleep = durations("sleep", step_enum, steps, |step| step.sleep);
-    let value_shapes = value_shapes(steps);
+    let stored_types = stored_types(steps);
     let invoke = invoke(step_enum, message, &invocations(step_enum, steps));
     let due = due(step_enum, message, steps);
     let awaits = awaits(step_enum, message, steps);
@@ -131,7 +130,7 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
             #wait
             #pin
             #launches
-            #value_shapes
+            #stored_types
             #invoke
             #due
             #awaits
@@ -145,7 +144,6 @@ fn trait_impl(outline: &Outline, saga: &Saga) -> TokenStream {
     }
 }
 
-/// The constant with the limits, if there are any.
 fn constant(limits: &Limits) -> Option<TokenStream> {
     let name = |by: &Key| by.name().unraw().to_string();
     let concurrency = limits.concurrency.as_ref().map(|Limit { most, by }| match by.as_ref().map(name) {
@@ -171,7 +169,6 @@ fn constant(limits: &Limits) -> Option<TokenStream> {
     })
 }
 
-/// The function that returns the key of the limits.
 fn limit_key(message: &Type, limits: &Limits) -> Option<TokenStream> {
     let by = limits.by()?;
     let span = Span::call_site().located_at(by.name().span());
@@ -207,22 +204,22 @@ fn launches(step_enum: &Path, steps: &[Step]) -> Option<TokenStream> {
     })
 }
 
-fn value_shapes(steps: &[Step]) -> Option<TokenStream> {
+fn stored_types(steps: &[Step]) -> Option<TokenStream> {
     let returned = steps.iter().filter_map(|step| match &step.invoke.end {
         ReturnKind::JumpWith(ty) | ReturnKind::Output(ty) => Some((&**ty, step.name.clone())),
-        ReturnKind::Done | ReturnKind::Jump | ReturnKind::Anew => None,
+        ReturnKind::Done | ReturnKind::Jump | ReturnKind::AsNew => None,
     });
     let awaited = steps.iter().filter_map(|step| {
         let awaits = step.awaits.as_ref()?;
         Some((&awaits.ty, format!("{}{}", step.name, names::AWAITING)))
     });
-    let shapes = returned.chain(awaited).map(|(ty, name)| quote!(shape_of(stored::<#ty>(), #name)));
-    let shapes: Vec<_> = shapes.collect();
-    (!shapes.is_empty()).then(|| {
+    let types = returned.chain(awaited).map(|(ty, name)| quote!(shape_of(stored::<#ty>(), #name)));
+    let types: Vec<_> = types.collect();
+    (!types.is_empty()).then(|| {
         quote! {
-            fn value_shapes() -> ::std::vec::Vec<::scoop::__private::StoredType> {
+            fn stored_types() -> ::std::vec::Vec<::scoop::__private::StoredType> {
                 use ::scoop::__private::{shape_of, stored};
-                ::std::vec![#(#shapes),*]
+                ::std::vec![#(#types),*]
             }
         }
     })
@@ -249,7 +246,7 @@ fn invocations(step_enum: &Path, steps: &[Step]) -> TokenStream {
             ReturnKind::Jump => Helper::of("jump").with_types(quote!(Self)),
             ReturnKind::JumpWith(ty) => Helper::of("jump_with").with_types(quote!(Self, _)).with_codec(ty),
             ReturnKind::Output(ty) => Helper::of("output").with_codec(ty),
-            ReturnKind::Anew => Helper::of("anew").with_types(quote!(Self)),
+            ReturnKind::AsNew => Helper::of("continue_as_new").with_types(quote!(Self)),
         };
         let begins = step.delivery == Delivery::AtMostOnce;
         Some(called(&step.invoke, None, Helper { begins, ..helper }, &mut names))
@@ -347,7 +344,7 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
         let handler = step.on_child_failure.as_ref()?;
         let helper = match &handler.end {
             ReturnKind::Jump => Helper::of("handled_by").with_types(quote!(Self)),
-            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) | ReturnKind::Anew => {
+            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) | ReturnKind::AsNew => {
                 Helper::of("handled")
             }
         };
@@ -372,7 +369,6 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
 struct Helper<'a> {
     name: &'static str,
     types: Option<TokenStream>,
-    /// The type of the value that it stores.
     stores: Option<&'a Type>,
     /// Whether the beginning of the function is recorded, after its values are decoded.
     begins: bool,
@@ -441,7 +437,6 @@ fn import(names: &BTreeSet<&'static str>) -> TokenStream {
     quote!(use ::scoop::__private::{#(#names),*};)
 }
 
-/// The match arms of those steps that have one.
 struct Arms {
     arms: Vec<TokenStream>,
     missing: bool,

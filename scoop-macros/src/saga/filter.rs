@@ -11,7 +11,6 @@ use crate::settings::Settings;
 /// The topic of all failures, and the prefix of the others.
 const TOPIC: &str = "scoop.failed";
 
-/// The outcomes, in the order of `scoop::__private::failed_topic`.
 const OUTCOMES: [&str; 3] = ["rolled_back", "rollback_failed", "stuck"];
 
 /// A filter: an outcome, a saga, or both.
@@ -22,13 +21,10 @@ pub(super) struct Filter {
 }
 
 enum SagaFilter {
-    /// A saga of this program.
     Type(ExprPath),
-    /// A stored name.
     Name(LitStr),
 }
 
-/// The filter in the parentheses after `message`.
 pub(super) fn read(message: &Type, arguments: TokenStream, errors: &mut Errors) -> Option<Filter> {
     let example = "`Failed(saga = YourSaga, outcome = \"stuck\")`";
     if arguments.is_empty() {
@@ -53,7 +49,6 @@ pub(super) fn read(message: &Type, arguments: TokenStream, errors: &mut Errors) 
 }
 
 impl Filter {
-    /// The topic of the messages that pass it.
     pub(super) fn topic(&self, message: &Type) -> TokenStream {
         let topic = match &self.saga {
             Some(SagaFilter::Type(saga)) => {
@@ -83,12 +78,10 @@ impl Filter {
         let max = TOPIC_BYTES_MAX - self.prefix().len() - 1;
         let bytes = name.value().len();
         if bytes == 0 || bytes > max {
-            let remedy = "handle the failures of all sagas, and ignore the others";
+            let hint = "handle the failures of all sagas, and ignore the others";
             errors.at(
                 name,
-                format!(
-                    "a saga in this filter has a name of 1 to {max} bytes, this one has {bytes}; {remedy}"
-                ),
+                format!("a saga in this filter has a name of 1 to {max} bytes, this one has {bytes}; {hint}"),
             );
         }
     }

@@ -8,7 +8,6 @@ use super::types::{strip_groups, text};
 use crate::errors::Errors;
 use crate::settings::Settings;
 
-/// The types of the messages, if the setting is given.
 pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Vec<Type>> {
     let tokens = settings.tokens("launches", "launches(YourMessage)", errors)?;
     let parser = Punctuated::<Type, Token![,]>::parse_terminated;

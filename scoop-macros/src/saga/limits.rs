@@ -14,41 +14,32 @@ use crate::settings::Settings;
 /// The message for a limit of zero.
 const NONE_BEGINS: &str = "no run would ever begin; write 1 or more, or pause the saga";
 
-/// The limits of a saga.
 #[derive(Default)]
 pub(super) struct Limits {
-    /// How many runs are executed at once.
     pub(super) concurrency: Option<Limit<u32>>,
     /// Runs are executed one after the other, each until its end; with or without a key.
     pub(super) serial: Option<Option<Key>>,
-    /// How many runs begin within a period.
     pub(super) rate: Option<Limit<Rate>>,
     /// How many runs may wait for a worker when a message is launched.
     pub(super) queue: Option<u32>,
 }
 
-/// A limit of the saga, or of each key.
 pub(super) struct Limit<T> {
     pub(super) most: T,
     pub(super) by: Option<Key>,
 }
 
-/// So many runs within a period.
 pub(super) struct Rate {
     pub(super) most: u32,
     pub(super) period_ms: u64,
 }
 
-/// Where the key of a message comes from.
 pub(super) enum Key {
-    /// A field of the message.
     Field(Ident),
-    /// A function of the saga.
     Function(Ident),
 }
 
 impl Key {
-    /// The name under which the limit is recorded.
     pub(super) fn name(&self) -> &Ident {
         match self {
             Self::Field(name) | Self::Function(name) => name,
@@ -57,7 +48,6 @@ impl Key {
 }
 
 impl Limits {
-    /// The key of those that are by key.
     pub(super) fn by(&self) -> Option<&Key> {
         let concurrency = self.concurrency.as_ref().and_then(|limit| limit.by.as_ref());
         let serial = self.serial.as_ref().and_then(Option::as_ref);
@@ -65,7 +55,6 @@ impl Limits {
     }
 }
 
-/// Reads the limits of the saga in this block.
 pub(super) fn read(settings: &Settings, block: &Block, errors: &mut Errors) -> Limits {
     let concurrency = match settings.is_nested("concurrency") {
         true => concurrency_by_key(settings, block, errors),
@@ -220,7 +209,6 @@ fn key(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Key> {
     }
 }
 
-/// Why a function cannot return keys.
 fn unfit(function: &Function) -> Option<&'static str> {
     let inputs = &function.sig.inputs;
     let takes_self =

@@ -32,7 +32,6 @@ use crate::wait;
 /// The parts of a saga that are known even with mistakes in it.
 pub(super) struct Outline {
     pub(super) ty: Type,
-    /// The name of the type.
     pub(super) ident: Ident,
     pub(super) step_enum: Ident,
     pub(super) variants: Vec<Variant>,
@@ -42,22 +41,17 @@ pub(super) struct Outline {
     pub(super) messages: Option<Messages>,
 }
 
-/// A variant of the step enum.
 pub(super) struct Variant {
     pub(super) ident: Ident,
-    /// The persisted name of the step.
     pub(super) name: String,
     /// The number of its steps in the protocol.
     pub(super) steps: usize,
 }
 
-/// A saga without mistakes.
 pub(super) struct Saga {
     pub(super) name: String,
-    /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) message: Type,
-    /// The filter of its messages.
     pub(super) filter: Option<Filter>,
     /// The schedule, and the topic of its ticks.
     pub(super) schedule: Option<(Schedule, String)>,
@@ -76,11 +70,9 @@ pub(super) enum Pin {
     Always,
 }
 
-/// A step: its functions and its settings.
 pub(super) struct Step {
     pub(super) variant: Ident,
     pub(super) name: String,
-    /// Its former names.
     pub(super) was: Vec<String>,
     pub(super) timeout: Option<Duration>,
     pub(super) sleep: Option<Duration>,
@@ -104,20 +96,16 @@ pub(super) struct AwaitsCall {
     pub(super) within: Option<Duration>,
 }
 
-/// A call of one of the user's functions.
 pub(super) struct Call {
     pub(super) function: Ident,
     pub(super) values: Vec<Value>,
     pub(super) end: ReturnKind,
 }
 
-/// The value of a step, as a parameter.
 pub(super) struct Value {
     /// As written in the step that returns it: the compiler reports missing traits there.
     pub(super) ty: Type,
-    /// Whether it is lent as an `Option`.
     pub(super) optional: bool,
-    /// The function that returned it.
     pub(super) producer: Ident,
     /// The persisted name of that step.
     pub(super) step: String,
@@ -200,15 +188,14 @@ pub(super) fn check(
     (Some(outline), saga)
 }
 
-/// The name of the type, if such a block can be a saga.
 fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
     for repeated in &block.repeated {
         errors.at(repeated, "`#[saga]` stands here twice; remove one");
     }
     if let Some(of_trait) = &block.of_trait {
         let ty = text(&block.self_ty);
-        let remedy = format!("write `impl {ty} {{ .. }}`");
-        let message = format!("`#[saga]` belongs on a block without a trait; {remedy}");
+        let hint = format!("write `impl {ty} {{ .. }}`");
+        let message = format!("`#[saga]` belongs on a block without a trait; {hint}");
         errors.at(of_trait, message);
         return None;
     }
@@ -221,14 +208,14 @@ fn saga_type(block: &Block, errors: &mut Errors) -> Option<Ident> {
 
 /// Whether the block is for several types, or for a type that borrows.
 fn is_generic(block: &Block, errors: &mut Errors) -> bool {
-    let mut errors_here = Errors::default();
+    let mut own_errors = Errors::default();
     let generics = &block.generics;
     let message = "a saga cannot be generic: it is stored by its name; \
                    keep what varies in a field, such as `Box<dyn Trait>`";
     if !generics.params.is_empty() {
-        errors_here.at(generics, message);
+        own_errors.at(generics, message);
     } else if let Some(where_clause) = &generics.where_clause {
-        errors_here.at(where_clause, message);
+        own_errors.at(where_clause, message);
     }
     let arguments = last_segment(&block.self_ty).map(|segment| &segment.arguments);
     if let Some(PathArguments::AngleBracketed(arguments)) = arguments
@@ -237,11 +224,11 @@ fn is_generic(block: &Block, errors: &mut Errors) -> bool {
         let is_lifetime = |it: &&GenericArgument| matches!(it, GenericArgument::Lifetime(_));
         for lifetime in arguments.args.iter().filter(is_lifetime) {
             let message = "a saga lives as long as the program; own what it borrows";
-            errors_here.at(lifetime, message);
+            own_errors.at(lifetime, message);
         }
     }
-    let is_generic = !errors_here.is_empty();
-    errors.append(errors_here);
+    let is_generic = !own_errors.is_empty();
+    errors.append(own_errors);
     is_generic
 }
 
@@ -267,7 +254,6 @@ pub(super) struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// The type of the step's value.
     pub(super) fn output(&self) -> Option<&Type> {
         match &self.shape.end {
             Some(ReturnKind::Output(output) | ReturnKind::JumpWith(output)) => Some(output),
@@ -275,7 +261,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Whether it awaits a signal of this type.
     pub(super) fn awaits(&self, ty: &Type) -> bool {
         self.awaits.as_ref().is_some_and(|awaits| strip_groups(&awaits.ty) == strip_groups(ty))
     }
@@ -284,7 +269,6 @@ impl Draft<'_> {
         self.output() == Some(strip_groups(ty))
     }
 
-    /// The place for mistakes in the name.
     fn named_at(&self) -> &dyn ToTokens {
         match &self.written_name {
             Some(literal) => literal,
@@ -292,7 +276,6 @@ impl Draft<'_> {
         }
     }
 
-    /// The stored names of its steps in the protocol.
     fn names(&self) -> impl Iterator<Item = String> {
         self.with_suffixes(&self.name)
     }
@@ -301,12 +284,10 @@ impl Draft<'_> {
         self.suffixes().map(move |suffix| format!("{name}{suffix}"))
     }
 
-    /// The first of these names that it has.
     fn named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
         names.find(|name| self.names().any(|it| it == *name))
     }
 
-    /// The first of these names that it had.
     fn was_named(&self, mut names: impl Iterator<Item = String>) -> Option<String> {
         let had =
             |name: &String| self.was.iter().any(|was| self.with_suffixes(&was.value()).any(|it| it == *name));
@@ -453,7 +434,6 @@ fn former_names(drafts: &[Draft<'_>], index: usize, errors: &mut Errors) {
     }
 }
 
-/// The steps, with the functions that they name.
 fn steps(drafts: &[Draft<'_>], mut resolver: Resolver<'_>, errors: &mut Errors) -> Vec<Step> {
     let mut steps = Vec::new();
     for (index, draft) in drafts.iter().enumerate() {

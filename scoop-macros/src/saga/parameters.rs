@@ -9,7 +9,6 @@ use super::types::{
 };
 use crate::errors::Errors;
 
-/// The parameters by their meaning.
 struct Sorted<'a> {
     scope: Option<&'a PatType>,
     message: Option<&'a PatType>,
@@ -32,7 +31,7 @@ pub(super) fn read<'a>(
         let write = sorted.signature(frame, sig, role);
         errors.at(misplaced, format!("{rule}; write `{write}`"));
     }
-    sorted.lent(frame, errors);
+    sorted.by_reference(frame, errors);
     sorted.values.iter().filter_map(|value| self::value(value, role, errors)).collect()
 }
 
@@ -55,7 +54,6 @@ impl<'a> Sorted<'a> {
         Self { scope, message, values: left, failure }
     }
 
-    /// The required parameters that are missing.
     fn missing(&self, role: Role) -> Option<String> {
         let failure = role.has_failure() && self.failure.is_none();
         let missing = [
@@ -67,7 +65,7 @@ impl<'a> Sorted<'a> {
         (!missing.is_empty()).then(|| missing.join(" and "))
     }
 
-    /// The first parameter that is not in its place, and the rule for that place.
+    /// The first misplaced parameter, and the rule that it breaks.
     fn misplaced(&self, sig: &'a Signature) -> Option<(&'a PatType, &'static str)> {
         let scope = self.scope.map(|it| (it, "the scope comes first"));
         let message = self.message.map(|it| (it, "the message comes right after the scope"));
@@ -98,7 +96,7 @@ impl<'a> Sorted<'a> {
     }
 
     /// Checks that the scope, the message and the failure are references.
-    fn lent(&self, frame: &SagaTypes<'_>, errors: &mut Errors) {
+    fn by_reference(&self, frame: &SagaTypes<'_>, errors: &mut Errors) {
         if let Some(scope) = self.scope {
             let is_scope = mutably_referenced(&scope.ty).is_some_and(|ty| is_named(ty, "Scope"));
             if !is_scope {
@@ -109,8 +107,8 @@ impl<'a> Sorted<'a> {
         if let (Some(message), Some(subscribed)) = (self.message, frame.message) {
             let subscribed_text = text(subscribed);
             if !ends_alike(behind_reference(&message.ty), subscribed) {
-                let remedy = format!("write `&{subscribed_text}` here, before values of steps");
-                errors.at(&message.ty, format!("this saga subscribes to `{subscribed_text}`; {remedy}"));
+                let hint = format!("write `&{subscribed_text}` here, before values of steps");
+                errors.at(&message.ty, format!("this saga subscribes to `{subscribed_text}`; {hint}"));
             } else if referenced(&message.ty).is_none() {
                 errors.at(
                     &message.ty,
@@ -124,14 +122,13 @@ impl<'a> Sorted<'a> {
     }
 }
 
-/// A parameter as the value of a step.
 fn value<'a>(parameter: &'a PatType, role: Role, errors: &mut Errors) -> Option<Parameter<'a>> {
     let written = &*parameter.ty;
     let inside = optional(written);
     let Some(ty) = referenced(inside.unwrap_or(written)) else {
         let value = text(behind_reference(inside.unwrap_or(written)));
-        let lent = if inside.is_some() { format!("Option<&{value}>") } else { format!("&{value}") };
-        errors.at(written, format!("values of steps are passed by reference; write `{lent}`"));
+        let by_reference = if inside.is_some() { format!("Option<&{value}>") } else { format!("&{value}") };
+        errors.at(written, format!("values of steps are passed by reference; write `{by_reference}`"));
         return None;
     };
     if is_named(ty, "Failure") {

@@ -17,7 +17,6 @@ pub(crate) struct Block {
     /// Further `#[saga]` attributes.
     pub(crate) repeated: Vec<Attribute>,
     pub(crate) generics: Generics,
-    /// The trait, if the block implements one.
     pub(crate) of_trait: Option<Type>,
     pub(crate) self_ty: Type,
     pub(crate) items: Vec<Item>,
@@ -27,13 +26,11 @@ pub(crate) struct Block {
     impl_token: Token![impl],
 }
 
-/// One item of the block.
 pub(crate) enum Item {
     Function(Box<Function>),
     Other(Box<ImplItem>),
 }
 
-/// A function with its `#[step]` attributes separated.
 pub(crate) struct Function {
     pub(crate) steps: Vec<Attribute>,
     pub(crate) attrs: Vec<Attribute>,
@@ -65,7 +62,6 @@ impl Parse for Block {
 }
 
 impl Block {
-    /// Parses the block below this attribute.
     pub(crate) fn parse_below(attribute: &str, input: ParseStream<'_>) -> syn::Result<Self> {
         let attrs = input.call(Attribute::parse_outer)?;
         let (repeated, attrs) = split(attrs, attribute);
@@ -135,7 +131,6 @@ impl Parse for Function {
     }
 }
 
-/// The attributes with this name, and the others.
 fn split(attrs: Vec<Attribute>, name: &str) -> (Vec<Attribute>, Vec<Attribute>) {
     attrs.into_iter().partition(|attribute| is(attribute, name))
 }

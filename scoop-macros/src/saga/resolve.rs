@@ -12,13 +12,12 @@ use super::types::{optional, strip_groups, text};
 use crate::errors::Errors;
 use crate::names::{self, did_you_mean};
 
-/// Looks up functions and values.
 pub(super) struct Resolver<'a> {
     frame: &'a SagaTypes<'a>,
     drafts: &'a [Draft<'a>],
     functions: BTreeMap<String, &'a Function>,
     /// Results of earlier checks, so that a function named by many steps is reported once.
-    shapes: BTreeMap<(String, Role), CheckedSignature<'a>>,
+    signatures: BTreeMap<(String, Role), CheckedSignature<'a>>,
     /// The handlers that jump and must not. Each is reported once, too.
     jumping: BTreeSet<String>,
 }
@@ -47,10 +46,9 @@ impl<'a> Resolver<'a> {
     pub(super) fn new(block: &'a Block, frame: &'a SagaTypes<'a>, drafts: &'a [Draft<'a>]) -> Self {
         let functions = block.functions().map(|it| (it.sig.ident.to_string(), it));
         let functions = functions.collect();
-        Self { frame, drafts, functions, shapes: BTreeMap::new(), jumping: BTreeSet::new() }
+        Self { frame, drafts, functions, signatures: BTreeMap::new(), jumping: BTreeSet::new() }
     }
 
-    /// The call of the step itself.
     pub(super) fn invoke(&self, step: usize, errors: &mut Errors) -> Option<Call> {
         let Draft { function, shape, .. } = &self.drafts[step];
         self.must_not_jump(shape, step, errors);
@@ -67,11 +65,11 @@ impl<'a> Resolver<'a> {
     ) -> Option<Call> {
         let function = self.function(name, role, errors)?;
         let key = (name.to_string(), role);
-        if !self.shapes.contains_key(&key) {
+        if !self.signatures.contains_key(&key) {
             let shape = self.frame.read(&function.sig, role, errors);
-            self.shapes.insert(key.clone(), shape);
+            self.signatures.insert(key.clone(), shape);
         }
-        let (function, shape) = (&function.sig.ident, &self.shapes[&key]);
+        let (function, shape) = (&function.sig.ident, &self.signatures[&key]);
         if role == Role::ChildFailureHandler
             && !self.jumping.contains(&key.0)
             && self.must_not_jump(shape, step, errors)
@@ -84,7 +82,7 @@ impl<'a> Resolver<'a> {
     /// Reports a cleanup that a jump would skip: the cleanup comes right after its step. Returns whether there
     /// is one.
     fn must_not_jump(&self, shape: &CheckedSignature<'_>, step: usize, errors: &mut Errors) -> bool {
-        let jumps = matches!(shape.end, Some(ReturnKind::Jump | ReturnKind::JumpWith(_) | ReturnKind::Anew));
+        let jumps = matches!(shape.end, Some(ReturnKind::Jump | ReturnKind::JumpWith(_) | ReturnKind::AsNew));
         let is_wrong = jumps && self.drafts[step].finally.is_some();
         if is_wrong {
             let message = "a step with `finally` cannot jump past it; jump in a step after it";
@@ -106,8 +104,8 @@ impl<'a> Resolver<'a> {
                 let candidates = self.functions.iter().filter(|(_, it)| !is_step(it));
                 let meant = did_you_mean(&name.to_string(), candidates.map(|(name, _)| &**name));
                 let stub = || format!("; write `{}`", self.frame.stub(name, role));
-                let remedy = if meant.is_empty() { stub() } else { meant };
-                errors.at(name, format!("this `impl` block has no function `{name}`{remedy}"));
+                let hint = if meant.is_empty() { stub() } else { meant };
+                errors.at(name, format!("this `impl` block has no function `{name}`{hint}"));
             }
         }
         None
@@ -213,12 +211,12 @@ impl<'a> Resolver<'a> {
                 format!("no step before `{step}` returns")
             }
         };
-        let remedy = self.remedy(caller, ty);
-        errors.at(ty, format!("{missing} `{}`; {remedy}", text(ty)));
+        let hint = self.hint(caller, ty);
+        errors.at(ty, format!("{missing} `{}`; {hint}", text(ty)));
     }
 
     /// The remedy for a value that no step has returned.
-    fn remedy(&self, caller: Caller<'_>, ty: &Type) -> String {
+    fn hint(&self, caller: Caller<'_>, ty: &Type) -> String {
         let (this, ty_text) = (&self.drafts[caller.step], text(ty));
         let step = this.function;
         if this.returns(ty) {
@@ -237,13 +235,13 @@ impl<'a> Resolver<'a> {
                 later.function
             ),
             None => self
-                .remedy_for_option(ty)
+                .hint_for_option(ty)
                 .unwrap_or_else(|| format!("let one return `Result<{ty_text}>` or remove the parameter")),
         }
     }
 
     /// The remedy where `Option<&T>` and `&Option<T>` were mixed up.
-    fn remedy_for_option(&self, ty: &Type) -> Option<String> {
+    fn hint_for_option(&self, ty: &Type) -> Option<String> {
         let inside = optional(ty).map(strip_groups);
         self.drafts.iter().find_map(|step| {
             let output = step.output()?;

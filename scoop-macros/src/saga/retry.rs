@@ -14,7 +14,6 @@ use crate::settings::Settings;
 #[derive(Clone)]
 pub(crate) struct Retry {
     pub(crate) max: u32,
-    /// The first pause and the longest.
     pub(crate) backoff: Option<(Duration, Duration)>,
     pub(crate) jitter_percent: Option<u32>,
     pub(crate) when: Option<When>,
@@ -23,33 +22,31 @@ pub(crate) struct Retry {
 /// The function that decides which errors are worth another attempt.
 #[derive(Clone)]
 pub(crate) enum When {
-    /// A function in the block of the saga.
     InBlock(Ident),
     Elsewhere(Path),
 }
 
 impl Retry {
-    /// Reads the settings of `key`, if it is given.
     pub(crate) fn read(key: &str, of: &Settings, block: &Block, errors: &mut Errors) -> Option<Self> {
-        let mut errors_here = Errors::default();
+        let mut own_errors = Errors::default();
         let example = format!("{key}(max = 5)");
         let known = ["max", "backoff", "jitter", "when"];
-        let settings = of.nested(key, &known, &example, &mut errors_here);
+        let settings = of.nested(key, &known, &example, &mut own_errors);
         let retry = settings.and_then(|settings| {
-            let backoff = settings.text("backoff", &mut errors_here);
+            let backoff = settings.text("backoff", &mut own_errors);
             let (backoff, jitter_percent, when) = (
-                backoff.and_then(|backoff| errors_here.keep(duration::parse_range(&backoff))),
-                jitter_percent(&settings, &mut errors_here),
-                when(&settings, block, &mut errors_here),
+                backoff.and_then(|backoff| own_errors.keep(duration::parse_range(&backoff))),
+                jitter_percent(&settings, &mut own_errors),
+                when(&settings, block, &mut own_errors),
             );
-            let max = max(&settings, &mut errors_here);
-            if let Some(key) = of.key(key).filter(|_| max.is_none() && errors_here.is_empty()) {
+            let max = max(&settings, &mut own_errors);
+            if let Some(key) = of.key(key).filter(|_| max.is_none() && own_errors.is_empty()) {
                 let message = format!("`{key}` has no `max`, the number of further attempts");
-                errors_here.at(key, format!("{message}; write `{example}`"));
+                own_errors.at(key, format!("{message}; write `{example}`"));
             }
             Some(Self { max: max?, backoff, jitter_percent, when })
         });
-        errors.append(errors_here);
+        errors.append(own_errors);
         retry
     }
 }

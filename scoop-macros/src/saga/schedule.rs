@@ -42,14 +42,12 @@ pub(super) const KEYS: [&str; 13] = [
 /// The prefix of the topic of a saga's own ticks. The name of the saga follows.
 const TOPIC_PREFIX: &str = "ticks.";
 
-/// The limit of a topic.
 pub(super) const TOPIC_BYTES_MAX: usize = 63;
 
 /// The sensible periods. Beyond them the number or the unit is mistyped.
 const EVERY: [(Duration, &str); 2] =
     [(Duration::from_millis(10), "10ms"), (Duration::from_secs(3650 * 86_400), "3650d")];
 
-/// The schedule of a saga.
 pub(super) struct Schedule {
     recurrence: Recurrence,
     missed: Option<&'static str>,
@@ -65,15 +63,14 @@ enum Recurrence {
     },
 }
 
-/// The schedule in the settings, if there is one.
 pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule> {
     let [every, cron, zone, missed, overlap] =
         ["every", "cron", "zone", "missed", "overlap"].map(|key| settings.text(key, errors));
     if every.is_none() && cron.is_none() {
         let lone = [("zone", &zone), ("missed", &missed), ("overlap", &overlap)];
         for (key, literal) in lone.into_iter().filter_map(|(key, it)| Some((key, it.as_ref()?))) {
-            let remedy = "write `every = \"1h\"` or `cron = \"0 3 * * *\"`, or remove this";
-            errors.at(literal, format!("`{key}` is about a schedule, and this saga has none; {remedy}"));
+            let hint = "write `every = \"1h\"` or `cron = \"0 3 * * *\"`, or remove this";
+            errors.at(literal, format!("`{key}` is about a schedule, and this saga has none; {hint}"));
         }
     }
     let recurrence = recurrence(every, cron, zone, errors);
@@ -104,7 +101,6 @@ fn recurrence(
     errors.keep(period(&every)).map(Recurrence::Every)
 }
 
-/// The time from one run to the next.
 fn period(literal: &LitStr) -> syn::Result<Duration> {
     let every = duration::parse(literal)?;
     let [(min, least), (max, most)] = EVERY;
@@ -148,7 +144,6 @@ pub(super) fn topic(name: &str, written: Option<&LitStr>, ident: &Ident, errors:
     topic
 }
 
-/// The constant of the trait with the schedule.
 pub(super) fn constant(schedule: &Schedule, message: &Type) -> TokenStream {
     let recurrence = match &schedule.recurrence {
         Recurrence::Every(every) => {

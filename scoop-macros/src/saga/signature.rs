@@ -8,15 +8,12 @@ use super::types::{
 };
 use crate::errors::Errors;
 
-/// The role of a function in its saga.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Step,
     Compensation,
     ChildFailureHandler,
-    /// It returns when the step is due.
     Due,
-    /// It returns the key of the signal that the step awaits.
     SignalKey,
     /// It cleans up after the step, failed or not.
     Cleanup,
@@ -28,28 +25,23 @@ impl Role {
     }
 }
 
-/// The type inside the `Result` of a function.
 #[derive(Clone)]
 pub(super) enum ReturnKind {
     Done,
     Jump,
-    /// A jump and a value.
     JumpWith(Box<Type>),
     Output(Box<Type>),
     /// A jump, or the message of a new execution.
-    Anew,
+    AsNew,
 }
 
-/// The facts needed to call a function.
 pub(super) struct CheckedSignature<'a> {
     pub(super) values: Vec<Parameter<'a>>,
     /// Unknown if it is mistaken.
     pub(super) end: Option<ReturnKind>,
-    /// The type inside its `Result`, as written.
     pub(super) returned: Option<&'a Type>,
 }
 
-/// A parameter that is the value of a step.
 #[derive(Clone, Copy)]
 pub(super) struct Parameter<'a> {
     /// `T` of `&T`, or of `Option<&T>`.
@@ -58,17 +50,14 @@ pub(super) struct Parameter<'a> {
     pub(super) optional: bool,
 }
 
-/// The types shared by all functions of one saga.
 pub(super) struct SagaTypes<'a> {
     /// Unknown if it is mistaken.
     pub(super) message: Option<&'a Type>,
     pub(super) step_enum: &'a Ident,
-    /// The types of the values that steps return.
     pub(super) outputs: Vec<&'a Type>,
 }
 
 impl SagaTypes<'_> {
-    /// Checks a function of this saga in its role.
     pub(super) fn read<'a>(
         &self,
         sig: &'a Signature,
@@ -105,7 +94,6 @@ impl SagaTypes<'_> {
         )
     }
 
-    /// Whether the parameter refers to the type of a step's value.
     pub(super) fn is_output(&self, parameter: &Type) -> bool {
         let ty = behind_reference(optional(parameter).unwrap_or(parameter));
         self.outputs.iter().any(|output| ends_alike(output, ty))
@@ -151,7 +139,9 @@ impl SagaTypes<'_> {
         let next = match segment.map(|segment| segment.ident.to_string()).as_deref() {
             Some("Next") => format!("Next<{step_enum}>"),
             Some("With") => format!("With<{step_enum}, T>"),
-            Some("Anew") => format!("Anew<{step_enum}, {}>", self.message.map_or("YourMessage".into(), text)),
+            Some("ContinueAsNew") => {
+                format!("ContinueAsNew<{step_enum}, {}>", self.message.map_or("YourMessage".into(), text))
+            }
             _ => return Ok(ReturnKind::Output(Box::new(strip_groups(ok).clone()))),
         };
         let mut arguments = segment.into_iter().flat_map(type_arguments);
@@ -161,10 +151,10 @@ impl SagaTypes<'_> {
         if next.starts_with("Next") {
             return Ok(ReturnKind::Jump);
         }
-        if next.starts_with("Anew") {
-            let is_own = |anew| self.message.is_none_or(|message| ends_alike(anew, message));
+        if next.starts_with("ContinueAsNew") {
+            let is_own = |next| self.message.is_none_or(|message| ends_alike(next, message));
             return match arguments.next().is_some_and(is_own) {
-                true => Ok(ReturnKind::Anew),
+                true => Ok(ReturnKind::AsNew),
                 false => Err(format!("a new execution takes the message of this saga; write `{next}`")),
             };
         }
@@ -205,12 +195,11 @@ impl SagaTypes<'_> {
     }
 }
 
-/// The type of the value that a step returns, if its signature is correct.
 pub(super) fn output(sig: &Signature) -> Option<&Type> {
     let ok = result(sig)?;
     match last_segment(ok) {
         Some(with) if with.ident == "With" => type_arguments(with).nth(1),
-        Some(next) if next.ident == "Next" || next.ident == "Anew" => None,
+        Some(next) if next.ident == "Next" || next.ident == "ContinueAsNew" => None,
         _ => Some(strip_groups(ok)).filter(|ok| !matches!(ok, Type::Tuple(unit) if unit.elems.is_empty())),
     }
 }

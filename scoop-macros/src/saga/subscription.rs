@@ -25,19 +25,14 @@ const JOIN: &str = "`join` takes types of messages, and what they have in common
 /// The prefix of the topic of the messages that are launched for joined sets. The first name of the saga follows.
 const JOIN_TOPIC_PREFIX: &str = "joins.";
 
-/// The messages of a saga.
 pub(super) struct Subscription {
-    /// The type that its functions take.
     pub(super) message: Type,
     /// What to generate, if there are several types of messages.
     pub(super) messages: Option<Messages>,
-    /// The filter of `Failed`, if it has one.
     pub(super) filter: Option<Filter>,
 }
 
-/// Several messages of a saga, as one type.
 pub(super) struct Messages {
-    /// The name of that type.
     pub(super) ident: Ident,
     /// `any` or `join`, as written.
     pub(super) keyword: Ident,
@@ -47,7 +42,6 @@ pub(super) struct Messages {
     pub(super) join: Option<Join>,
 }
 
-/// How messages are joined.
 pub(super) struct Join {
     pub(super) topic: String,
     /// The key of each message; none if there was a mistake.
@@ -69,7 +63,6 @@ impl Messages {
     }
 }
 
-/// The attribute's arguments.
 enum Written {
     One(Type),
     Several(Ident, Vec<Type>, TokenStream),
@@ -130,13 +123,11 @@ fn content(input: ParseStream<'_>, of: &Ident) -> syn::Result<(Vec<Type>, TokenS
     Ok((types, content.parse()?))
 }
 
-/// Whether a message with a filter follows.
 fn is_filtered(input: ParseStream<'_>) -> bool {
     let ahead = input.fork();
     ahead.call(Path::parse_mod_style).is_ok() && ahead.peek(token::Paren)
 }
 
-/// Reads the subscription of the saga `ident`, whose first stored name is `saga`.
 pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors) -> Option<Subscription> {
     let Some((first, more)) = block.subscribes.split_first() else {
         let message = format!("`{ident}` has no message; write `#[subscribes(YourMessage)]` below `#[saga]`");
@@ -168,9 +159,9 @@ pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors
             let own =
                 messages.as_ref().and_then(|it| it.members.iter().find(|(_, ty)| is_path(ty, &it.ident)));
             if let Some((_, own)) = own {
-                let remedy = "rename the saga, or import the message under another name: `use .. as Other`";
+                let hint = "rename the saga, or import the message under another name: `use .. as Other`";
                 let name = text(&message);
-                errors.at(own, format!("the steps take a type that is generated as `{name}`; {remedy}"));
+                errors.at(own, format!("the steps take a type that is generated as `{name}`; {hint}"));
                 return Some(Subscription { message, messages: None, filter: None });
             }
             Some(Subscription { message, messages, filter: None })
@@ -198,8 +189,8 @@ fn several(saga: &Ident, keyword: Ident, types: Vec<Type>, errors: &mut Errors) 
     match &*types {
         [] => errors.at(&keyword, if keyword == "any" { ANY } else { JOIN }),
         [only] => {
-            let remedy = format!("write `#[subscribes({})]`", text(only));
-            errors.at(&keyword, format!("`{keyword}` of one message is that message; {remedy}"));
+            let hint = format!("write `#[subscribes({})]`", text(only));
+            errors.at(&keyword, format!("`{keyword}` of one message is that message; {hint}"));
         }
         _ => {}
     }

@@ -20,7 +20,6 @@ pub(crate) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// Whether the type is a path that ends with this name.
 pub(crate) fn is_named(ty: &Type, name: &str) -> bool {
     last_segment(ty).is_some_and(|segment| segment.ident == name)
 }
@@ -33,7 +32,6 @@ pub(crate) fn ends_alike(one: &Type, other: &Type) -> bool {
     }
 }
 
-/// The types in the angle brackets.
 pub(crate) fn type_arguments(segment: &PathSegment) -> impl Iterator<Item = &Type> {
     let arguments = match &segment.arguments {
         PathArguments::AngleBracketed(arguments) => Some(&arguments.args),
@@ -74,7 +72,6 @@ pub(crate) fn behind_reference(ty: &Type) -> &Type {
     }
 }
 
-/// The type as a user would write it.
 pub(crate) fn text(ty: &Type) -> String {
     let mut text = ty.to_token_stream().to_string();
     for (spaced, tight) in

@@ -16,9 +16,9 @@ pub(super) fn report(block: &Block, errors: &mut Errors) {
     for function in block.functions().filter(|it| it.steps.is_empty() && takes_scope(it)) {
         let name = &function.sig.ident;
         if !is_named_by_others(name, block) {
-            let remedy = "add `#[step]`, name it in `rollback = ..` or another setting of a step, or move it \
+            let hint = "add `#[step]`, name it in `rollback = ..` or another setting of a step, or move it \
                           to an `impl` block without `#[saga]`";
-            errors.at(name, format!("`{name}` takes a scope, but no step names it; {remedy}"));
+            errors.at(name, format!("`{name}` takes a scope, but no step names it; {hint}"));
         }
     }
 }
@@ -46,7 +46,6 @@ fn is_named_by_others(name: &Ident, block: &Block) -> bool {
     names.contains(&name.to_string())
 }
 
-/// All identifiers in the tokens.
 fn collect(tokens: TokenStream, names: &mut BTreeSet<String>) {
     for token in tokens {
         match token {

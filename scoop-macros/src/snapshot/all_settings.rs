@@ -118,7 +118,7 @@ impl ::scoop::Saga for Checkout {
             _ => ::core::option::Option::None,
         }
     }
-    fn value_shapes() -> ::std::vec::Vec<::scoop::__private::StoredType> {
+    fn stored_types() -> ::std::vec::Vec<::scoop::__private::StoredType> {
         use ::scoop::__private::{shape_of, stored};
         ::std::vec![
             shape_of(stored:: < Payment > (), "charge"), shape_of(stored:: < Thanks > (),

@@ -63,7 +63,7 @@ impl ::scoop::Saga for Checkout {
             ]
         },
     );
-    fn value_shapes() -> ::std::vec::Vec<::scoop::__private::StoredType> {
+    fn stored_types() -> ::std::vec::Vec<::scoop::__private::StoredType> {
         use ::scoop::__private::{shape_of, stored};
         ::std::vec![shape_of(stored:: < Payment > (), "charge")]
     }

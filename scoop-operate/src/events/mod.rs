@@ -11,7 +11,7 @@ use futures_util::stream::{self, Stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use scoop_runtime::internal::{FOREVER, GivenUp, is_out_of_turns};
+use scoop_runtime::internal::{FOREVER, GivenUp, is_out_of_permits};
 use scoop_runtime::{HierarchyId, RuntimeError};
 
 pub(crate) use self::following::first_id_of;
@@ -150,7 +150,7 @@ impl EventStream {
     ///
     /// # Errors
     ///
-    /// If the database fails for longer than [`Builder::patience`](scoop_runtime::Builder::patience). The next call goes on from
+    /// If the database fails for longer than [`Builder::retry_for`](scoop_runtime::Builder::retry_for). The next call goes on from
     /// the same place.
     ///
     /// # Cancel safety
@@ -198,10 +198,10 @@ impl EventStream {
             let database = &self.database;
             let mut oldest = None;
             if self.following.is_none() {
-                let read = database.patiently(|_| database.oldest_transaction()).await;
+                let read = database.retrying(|_| database.oldest_transaction()).await;
                 oldest = Some(read.map_err(GivenUp::error("events were followed"))?);
             }
-            let horizon = database.patiently(|_| database.event_horizon()).await;
+            let horizon = database.retrying(|_| database.event_horizon()).await;
             let horizon = horizon.map_err(GivenUp::error("events were followed"))?;
             if let Some(oldest) = oldest {
                 self.following = Some(Following::from_now(&horizon, oldest));
@@ -220,9 +220,9 @@ impl EventStream {
         let page = if window.is_empty() {
             FollowedPage { events: vec![], is_last: true }
         } else {
-            match database.read_patiently(|_| database.events(window, filter)).await {
+            match database.read_retrying(|_| database.events(window, filter)).await {
                 // A follower has time.
-                Err(given_up) if is_out_of_turns(&given_up.source) => return Ok(()),
+                Err(given_up) if is_out_of_permits(&given_up.source) => return Ok(()),
                 read => read.map_err(GivenUp::error("events were followed"))?,
             }
         };

@@ -111,7 +111,7 @@ impl ListItem for StuckRun {
             since: system_time(stored_since.time()),
             giving_up: row.try_get("giving_up")?,
             can_give_up: row.try_get("can_give_up")?,
-            needs_retry: row.try_get::<i32, _>("doubts")? >= UNKNOWN_MAX,
+            needs_retry: row.try_get::<i32, _>("unknown_attempts")? >= UNKNOWN_MAX,
             stored_since,
         })
     }

@@ -51,15 +51,15 @@ impl Runs {
         let database = self.operate.database();
         async move {
             let failed = || GivenUp::error("activity was looked up");
-            let now = database.patiently(|_| database.now()).await.map_err(failed())?.latest;
+            let now = database.retrying(|_| database.now()).await.map_err(failed())?.latest;
             // At full minutes, so that each look counts the same events in a minute that is over.
             let (seconds, nanos) = (now.second().into(), now.nanosecond().into());
             let open = now - time::Duration::seconds(seconds) - time::Duration::nanoseconds(nanos);
             let closed = (0..SPANS).rev().map(|nth| open - SPAN * nth);
             let bounds: Vec<_> = closed.chain([now]).collect();
-            let counted = database.read_patiently(|_| database.counted_spans(&bounds, READ_MAX)).await;
+            let counted = database.read_retrying(|_| database.counted_spans(&bounds, READ_MAX)).await;
             let durations =
-                database.read_patiently(|_| database.run_durations(bounds[0], DURATIONS_OF_EACH)).await;
+                database.read_retrying(|_| database.run_durations(bounds[0], DURATIONS_OF_EACH)).await;
             let spans = bounds.windows(2).zip(counted.map_err(failed())?);
             let whole = |(ends, span): (&[OffsetDateTime], CountedSpan)| {
                 let length = Duration::try_from(ends[1] - ends[0]).unwrap_or_default();

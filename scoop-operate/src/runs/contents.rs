@@ -17,7 +17,7 @@ use crate::statements::RUN_CONTENTS;
 const VALUES_MAX: usize = 50;
 
 impl Runs {
-    /// The message of a run, its context, the outputs of its steps and its replies; of a run that went on anew those of its
+    /// The message of a run, its context, the outputs of its steps and its replies; of a run that continued as new those of its
     /// newest execution. Up to 50 values, each of up to 64 KiB.
     ///
     /// Fields that a message type [redacts](scoop_core::Message::REDACTED) are redacted under this name everywhere: also in
@@ -97,7 +97,7 @@ impl Database {
         runs: &[ContentsKey],
         values_max: usize,
     ) -> Result<Vec<StoredContents>, RuntimeError> {
-        let contents = self.read_patiently(|_| self.run_contents(runs, values_max)).await;
+        let contents = self.read_retrying(|_| self.run_contents(runs, values_max)).await;
         contents.map_err(GivenUp::error("the contents of runs were looked up"))
     }
 
@@ -133,7 +133,7 @@ impl Database {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunContents {
-    /// The message, of a run that went on anew that of its newest execution; `None` if it is missing.
+    /// The message, of a run that continued as new that of its newest execution; `None` if it is missing.
     pub message: Option<Content>,
     /// The cooperation context in the newest event of the run, if it has one.
     pub context: Option<Content>,

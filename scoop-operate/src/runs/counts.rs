@@ -64,16 +64,16 @@ impl CountRuns {
     async fn read(self) -> Result<RunCounts, RuntimeError> {
         let database = &self.database;
         let now =
-            database.patiently(|_| database.now()).await.map_err(GivenUp::error("the clock was read"))?;
+            database.retrying(|_| database.now()).await.map_err(GivenUp::error("the clock was read"))?;
         let since = match self.since {
             Some(since) => When::At(since).instant(now.latest)?,
             None => now.latest - WINDOW,
         };
         let limits = |runs| CountLimits { runs: (!self.is_exact).then_some(runs), sagas: self.sagas };
-        // One after the other: an exact count may take longer than the patience, for which the other one would wait for a turn.
-        let unfinished = database.read_patiently(|_| database.unfinished_counts(limits(UNFINISHED_MAX)));
+        // One after the other: an exact count may take longer than the retry time, for which the other one would wait for a turn.
+        let unfinished = database.read_retrying(|_| database.unfinished_counts(limits(UNFINISHED_MAX)));
         let unfinished = unfinished.await.map_err(GivenUp::error("runs were counted"))?;
-        let finished = database.read_patiently(|_| database.finished_counts(since, limits(ENDS_MAX)));
+        let finished = database.read_retrying(|_| database.finished_counts(since, limits(ENDS_MAX)));
         let finished = finished.await.map_err(GivenUp::error("runs were counted"))?;
         Ok(RunCounts {
             is_complete: unfinished.is_complete && finished.is_complete,
@@ -150,7 +150,7 @@ impl Runs {
     /// ```
     pub async fn positions(&self, sagas: &[String]) -> Result<Vec<RunPosition>, RuntimeError> {
         let database = self.operate.database();
-        let read = database.read_patiently(|_| database.run_positions(sagas, UNFINISHED_MAX));
+        let read = database.read_retrying(|_| database.run_positions(sagas, UNFINISHED_MAX));
         read.await.map_err(GivenUp::error("runs were counted"))
     }
 }

@@ -43,7 +43,7 @@ impl Runs {
         let (database, id) = (self.operate.database(), id.into());
         async move {
             let doing = "a run was explained";
-            let named = database.patiently(|_| database.named(id)).await;
+            let named = database.retrying(|_| database.named(id)).await;
             let Some(named) = named.map_err(GivenUp::error(doing))? else {
                 return Err(RuntimeError::NoSuchRun { id });
             };
@@ -53,10 +53,10 @@ impl Runs {
                 // A run may end, or return for its rollback, between the two places at which it is looked up.
                 for _ in 0..LOOKS {
                     let facts =
-                        database.read_patiently(|_| database.run_facts(hierarchy.uuid(), run.uuid())).await;
+                        database.read_retrying(|_| database.run_facts(hierarchy.uuid(), run.uuid())).await;
                     if let Some(mut facts) = facts.map_err(GivenUp::error(doing))? {
                         if let Some(join) = &mut facts.join {
-                            let workers = database.read_patiently(|_| database.listed_workers()).await;
+                            let workers = database.read_retrying(|_| database.listed_workers()).await;
                             join.complete(&facts.run.handler, &workers.map_err(GivenUp::error(doing))?);
                         }
                         runs.push(facts.explain());
@@ -64,7 +64,7 @@ impl Runs {
                     }
                 }
             }
-            let now = database.patiently(|_| database.now()).await.map_err(GivenUp::error(doing))?;
+            let now = database.retrying(|_| database.now()).await.map_err(GivenUp::error(doing))?;
             Ok(Explanation { id, named, hierarchy, runs, read_at: system_time(now.latest) })
         }
         .boxed()

@@ -11,7 +11,7 @@ use scoop_core::{Failure, Priority, SignalKey};
 use uuid::Uuid;
 
 pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
-use scoop_runtime::{HierarchyId, Named, Pause, RunId, RunPhase, RunRequest};
+use scoop_runtime::{HierarchyId, IdObject, Pause, RunId, RunPhase, RunRequest};
 
 use super::{FailureSummary, RunSummary, WaitKind};
 use crate::handlers::RegisteredWorker;
@@ -26,7 +26,7 @@ pub struct Explanation {
     /// The id that was asked about.
     pub id: Uuid,
     /// What it names.
-    pub named: Named,
+    pub named: IdObject,
     /// The hierarchy.
     pub hierarchy: HierarchyId,
     /// The run itself; or the runs of the message, or of the message that started the hierarchy: a few of them if there

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::filter::{Depth, PageSize, Part, RunFilter};
 use super::{RunSummary, Runs, WaitKind};
-use crate::cursor::{EndedPlace, Place, RunCursor};
+use crate::cursor::{EndedCursor, Node, RunCursor};
 use crate::database::Database;
 
 /// The default number of runs in a page.
@@ -119,17 +119,17 @@ impl FindRuns {
         self.filter.until = instant(self.times.1)?;
         let mut page = RunPage { runs: vec![], next: None };
         let mut place = self.after.map(|RunCursor(place)| place);
-        if let None | Some(Place::Unfinished(_)) = place {
+        if let None | Some(RunPosition::Unfinished(_)) = place {
             let after = place.and_then(unfinished);
             if self.filter.has_unfinished() {
                 let Part { runs, next } = self.read_unfinished(after).await?;
                 page.runs = runs;
-                page.next = next.map(|run| RunCursor(Place::Unfinished(run)));
+                page.next = next.map(|run| RunCursor(RunPosition::Unfinished(run)));
             }
             if page.next.is_some() || self.filter.ends().is_empty() {
                 return Ok(page);
             }
-            place = Some(Place::Finished);
+            place = Some(RunPosition::Finished);
         }
         if page.runs.len() >= self.size {
             page.next = place.map(RunCursor);
@@ -139,17 +139,17 @@ impl FindRuns {
             let after = place.and_then(ended);
             let database = &self.database;
             let size = self.page_size(self.size - page.runs.len());
-            let part = database.read_patiently(|_| database.finished_runs(&self.filter, after, size)).await;
+            let part = database.read_retrying(|_| database.finished_runs(&self.filter, after, size)).await;
             let part = part.map_err(GivenUp::error("runs were listed"))?;
             page.runs.extend(part.runs);
-            page.next = part.next.map(|ended| RunCursor(Place::Ended(ended)));
+            page.next = part.next.map(|ended| RunCursor(RunPosition::Ended(ended)));
         }
         Ok(page)
     }
 
     async fn read_unfinished(&self, after: Option<Uuid>) -> Result<Part<Uuid>, RuntimeError> {
         let (database, size) = (&self.database, self.page_size(self.size));
-        let part = database.read_patiently(|_| database.unfinished_runs(&self.filter, after, size)).await;
+        let part = database.read_retrying(|_| database.unfinished_runs(&self.filter, after, size)).await;
         part.map_err(GivenUp::error("runs were listed"))
     }
 
@@ -163,17 +163,17 @@ impl FindRuns {
     }
 }
 
-fn unfinished(place: Place) -> Option<Uuid> {
+fn unfinished(place: RunPosition) -> Option<Uuid> {
     match place {
-        Place::Unfinished(run) => Some(run),
-        Place::Finished | Place::Ended(_) => None,
+        RunPosition::Unfinished(run) => Some(run),
+        RunPosition::Finished | RunPosition::Ended(_) => None,
     }
 }
 
-fn ended(place: Place) -> Option<EndedPlace> {
+fn ended(place: RunPosition) -> Option<EndedCursor> {
     match place {
-        Place::Ended(end) => Some(end),
-        Place::Unfinished(_) | Place::Finished => None,
+        RunPosition::Ended(end) => Some(end),
+        RunPosition::Unfinished(_) | RunPosition::Finished => None,
     }
 }
 

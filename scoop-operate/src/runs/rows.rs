@@ -25,7 +25,7 @@ use super::explanation::{
 };
 use super::filter::{Depth, PageSize, Part, RunFilter};
 use super::{FailureSummary, RunSummary, WaitKind};
-use crate::cursor::EndedPlace;
+use crate::cursor::EndedCursor;
 use crate::database::{Database, ReadExt as _};
 use crate::events::first_id_of;
 use crate::statements::*;
@@ -60,9 +60,9 @@ impl Database {
     pub(super) async fn finished_runs(
         &self,
         filter: &RunFilter,
-        after: Option<EndedPlace>,
+        after: Option<EndedCursor>,
         page: PageSize,
-    ) -> sqlx::Result<Part<EndedPlace>> {
+    ) -> sqlx::Result<Part<EndedCursor>> {
         let (at, id) = after.unzip();
         let rows = sqlx::query(self.text(RUN_PAGE_FINISHED))
             .bind(&filter.handler)
@@ -477,7 +477,7 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
 }
 
 /// The run of a row, if it has one that the filter admits.
-fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedPlace, RunSummary)>> {
+fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedCursor, RunSummary)>> {
     let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
         return Ok(None);
     };

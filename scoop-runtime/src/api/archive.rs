@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWrite, AsyncWriteExt, BufWriter
 use uuid::Uuid;
 
 use crate::store::PostgresStore;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::retries::{GivenUp, Retries};
 use crate::{Builder, HierarchyId, RuntimeError};
 
 /// The number of parts of a hierarchy whose rows are in memory at the same time.
@@ -40,11 +40,11 @@ pub(crate) struct Archive(
     Arc<dyn Fn(ArchiveBatch) -> BoxFuture<'static, Result<(), ArchiveError>> + Send + Sync>,
 );
 
-/// Finished hierarchies that are about to be deleted: see [`Builder::before_delete`].
+/// Finished hierarchies that are about to be deleted: see [`Builder::archive_with`].
 #[derive(Clone)]
 pub struct ArchiveBatch {
     tables: Arc<PostgresStore>,
-    patience: Duration,
+    retry_for: Duration,
     hierarchies: Vec<HierarchyId>,
 }
 
@@ -135,7 +135,7 @@ impl ArchiveBatch {
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        let read = Trial::new(self.patience).endure(|_| read(&self.tables)).await;
+        let read = Retries::new(self.retry_for).run(|_| read(&self.tables)).await;
         read.map_err(GivenUp::error("hierarchies were archived")).map_err(io::Error::other)
     }
 }
@@ -218,11 +218,11 @@ impl Archive {
     pub(crate) async fn take(
         &self,
         tables: &Arc<PostgresStore>,
-        patience: Duration,
+        retry_for: Duration,
         roots: &[Uuid],
     ) -> Result<(), ArchiveError> {
         let hierarchies = roots.iter().copied().map(HierarchyId::from).collect();
-        let batch = ArchiveBatch { tables: tables.clone(), patience, hierarchies };
+        let batch = ArchiveBatch { tables: tables.clone(), retry_for, hierarchies };
         let archived = AssertUnwindSafe(async { (self.0)(batch).await }).catch_unwind();
         match tokio::time::timeout(TIME_MAX, archived).await {
             Ok(Ok(archived)) => archived,
@@ -245,7 +245,7 @@ impl Builder {
     /// It gets each hierarchy at least once: again if the process ends, or the database fails, between its success and the
     /// deletion. If it fails, panics, or takes longer than four minutes, its hierarchies stay, a warning is reported, and
     /// others go on. Hierarchies of a failed batch are tried one by one. One that fails alone is tried again after six of
-    /// the [intervals](crate::Keep::every), and after each further failure twice as late, up to 32 times;
+    /// the [intervals](crate::Retention::every), and after each further failure twice as late, up to 32 times;
     /// `operate().retention().undeletable` lists it. After three failures in succession the next attempt is at the next look.
     ///
     /// From the start of this program on, only programs with an archive delete by themselves what begins with a message to
@@ -261,12 +261,12 @@ impl Builder {
     /// let archive = |batch: scoop::ArchiveBatch| async move {
     ///     batch.append_to("/var/lib/shop/archive.ndjson").await.map(drop)
     /// };
-    /// let scoop = Scoop::builder().postgres(pool).before_delete(archive).start().await?;
+    /// let scoop = Scoop::builder().postgres(pool).archive_with(archive).start().await?;
     /// # scoop.shutdown().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn before_delete<F, E>(mut self, archive: impl Fn(ArchiveBatch) -> F + Send + Sync + 'static) -> Self
+    pub fn archive_with<F, E>(mut self, archive: impl Fn(ArchiveBatch) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
@@ -276,7 +276,7 @@ impl Builder {
             async move { archived.await.map_err(Into::into) }.boxed()
         };
         self.settings.archive = Some(Archive(Arc::new(archive)));
-        self.settings.keep.is_archived = true;
+        self.settings.retention.is_archived = true;
         self
     }
 }

@@ -14,7 +14,7 @@ use scoop_core::wait::WaitPlan;
 
 use crate::engine::{self, Engine};
 use crate::error::is_crowded;
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::join::collector_name;
 use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
@@ -23,8 +23,8 @@ use crate::settings::{
 use crate::store::{
     self, ConnectionSettings, PostgresStore, Program, Schema, Sessions, StepTransactions, Store,
 };
-use crate::util::patience::{FOREVER, GivenUp, Trial};
 use crate::util::program;
+use crate::util::retries::{FOREVER, GivenUp, Retries};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
 
 /// The maximum length of the name of a service, or of a build, in characters.
@@ -81,15 +81,15 @@ impl Builder {
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
-    /// use scoop::{Keep, Scoop};
+    /// use scoop::{Retention, Scoop};
     ///
-    /// let scoop = Scoop::builder().postgres(pool).keep(Keep::forever()).start().await?;
+    /// let scoop = Scoop::builder().postgres(pool).keep(Retention::forever()).start().await?;
     /// # scoop.shutdown().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn keep(mut self, times: Keep) -> Self {
-        self.settings.keep = Keep { is_archived: self.settings.keep.is_archived, ..times };
+    pub fn keep(mut self, times: Retention) -> Self {
+        self.settings.keep = Retention { is_archived: self.settings.keep.is_archived, ..times };
         self
     }
 
@@ -333,13 +333,13 @@ impl Builder {
     /// use std::time::Duration;
     /// use scoop::Scoop;
     ///
-    /// let client = Scoop::builder().postgres(pool).patience(Duration::from_secs(5)).client().await?;
+    /// let client = Scoop::builder().postgres(pool).retry_for(Duration::from_secs(5)).client().await?;
     /// # let _ = client;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn patience(mut self, duration: Duration) -> Self {
-        self.settings.patience = duration.min(FOREVER);
+    pub fn retry_for(mut self, duration: Duration) -> Self {
+        self.settings.retry_for = duration.min(FOREVER);
         self
     }
 
@@ -408,13 +408,13 @@ impl Builder {
         if self.migrates.unwrap_or(true) {
             bring_up_to_date(&sessions, schema).await?;
         } else {
-            check_tables(&sessions, schema, self.settings.patience).await?;
+            check_tables(&sessions, schema, self.settings.retry_for).await?;
         }
         let connections = StepTransactions::new(pool.clone(), for_steps, sessions.preamble());
         let tables = PostgresStore::new(sessions, schema);
         check_rights(&tables).await?;
         let store = Store::from(tables);
-        let limits = (self.settings.limits, self.settings.patience);
+        let limits = (self.settings.limits, self.settings.retry_for);
         let engine = engine::start(store.clone(), Some(connections), registry, self.settings)
             .await
             .map_err(RuntimeError::database("the engine started"))?;
@@ -429,7 +429,7 @@ impl Builder {
     /// As [`Builder::start`], except for those about sagas; and [`RuntimeError::Setup`] with
     /// [`SetupError::NoTables`], [`SetupError::SchemaTooOld`] or [`SetupError::SchemaTooNew`] if the tables are not
     /// those of this version of Scoop. While the server is away, connecting is retried for as long as the
-    /// [patience](Builder::patience) lasts.
+    /// [retry time](Builder::retry_for) lasts.
     ///
     /// # Cancel safety
     ///
@@ -439,7 +439,7 @@ impl Builder {
             let mut errors = self.wrong_settings();
             let schema = Schema::new(&self.schema).map_err(|error| errors.push(error));
             let (Ok(schema), true) = (schema, errors.is_empty()) else { return Err(errors.into()) };
-            let limits = (self.settings.limits, self.settings.patience);
+            let limits = (self.settings.limits, self.settings.retry_for);
             #[cfg(feature = "in-memory")]
             if let Some(Database::Memory(memory)) = self.database {
                 let client = Scoop::new(None, Store::Memory(memory), None, None, limits);
@@ -451,7 +451,7 @@ impl Builder {
                 store::check(&pool, &sessions).await?;
                 bring_up_to_date(&sessions, &schema).await.map_err(RuntimeError::denied)?;
             } else {
-                check_tables(&sessions, &schema, self.settings.patience).await?;
+                check_tables(&sessions, &schema, self.settings.retry_for).await?;
             }
             let store = Store::from(PostgresStore::new(sessions, &schema));
             Ok(Scoop::new(Some(pool), store, None, server, limits).with_archive(self.settings.archive))
@@ -494,7 +494,7 @@ impl Builder {
             let (max, required) = (pool.options().get_max_connections(), Builder::required_connections());
             errors.extend((max < required).then_some(SetupError::PoolTooSmall { max, required }));
         }
-        errors.extend(self.settings.keep.mistakes());
+        errors.extend(self.settings.retention.mistakes());
         let named = [("service", &self.service), ("build", &self.build)];
         let named = named.into_iter().filter_map(|(setting, name)| Some((setting, name.as_deref()?)));
         let unfit = named.filter(|(_, name)| {
@@ -523,8 +523,8 @@ impl Builder {
 }
 
 /// Checks that the tables are those of this version of scoop.
-async fn check_tables(sessions: &Sessions, schema: &Schema, patience: Duration) -> Result<(), RuntimeError> {
-    let unfit = Trial::new(patience).endure(|_| store::unfit_tables(sessions, schema));
+async fn check_tables(sessions: &Sessions, schema: &Schema, retry_for: Duration) -> Result<(), RuntimeError> {
+    let unfit = Retries::new(retry_for).run(|_| store::unfit_tables(sessions, schema));
     match unfit.await.map_err(GivenUp::error("the tables were looked up")) {
         Ok(None) => Ok(()),
         Ok(Some(unfit)) => Err(vec![unfit].into()),

@@ -15,7 +15,7 @@ use crate::saga::sql_entity::{Erased, Table};
 use crate::store::EntityId;
 use crate::store::entity::{RENUMBER, StoredEntity};
 use crate::telemetry::decodes_data;
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{Command, RuntimeError};
 
 /// The version of an entity and its state, which is missing without rows.
@@ -222,7 +222,7 @@ impl Scoop {
     fn stored_entity(&self, id: EntityId) -> BoxFuture<'_, Result<(u64, Option<Value>), RuntimeError>> {
         async move {
             let id = possible_key(id)?;
-            let stored = self.patiently(|_| self.store().entity(&id)).await.map_err(|given_up| {
+            let stored = self.retrying(|_| self.store().entity(&id)).await.map_err(|given_up| {
                 match decodes_data(&given_up.source) {
                     true => {
                         let (entity, key) = (id.name, id.key.clone());

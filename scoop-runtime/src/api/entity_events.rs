@@ -14,7 +14,7 @@ use super::scoop::Scoop;
 use crate::store::EntityId;
 use crate::store::entity::StoredEntityEvent;
 use crate::util::format::system_time;
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{RunId, RuntimeError};
 
 /// The default size of a page.
@@ -108,7 +108,7 @@ impl<E> IntoFuture for EntityEvents<E> {
         async move {
             let id = possible_key(id)?;
             let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let events = scoop.read_patiently(|_| scoop.store().entity_events(&id, after, limit)).await;
+            let events = scoop.read_retrying(|_| scoop.store().entity_events(&id, after, limit)).await;
             let events = events.map_err(GivenUp::error("the events of an entity were looked up"))?;
             events.into_iter().map(|event| EntityEvent::new(&id, event)).collect()
         }

@@ -5,7 +5,7 @@ use scoop_core::Message;
 
 use crate::store::NewMessage;
 use crate::util::format::system_time;
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{Handle, RuntimeError, Scoop};
 
 impl Scoop {
@@ -53,7 +53,7 @@ pub fn find_topic_by_key(
         let found = found.await;
         let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
         // The id follows from the key, so it says nothing to the caller.
-        let kept = scoop.patiently(|_| scoop.store().key_kept_until(ids.id)).await;
+        let kept = scoop.retrying(|_| scoop.store().key_valid_until(ids.id)).await;
         match kept.map_err(GivenUp::error("a unique key was looked up"))? {
             Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
             None => Err(RuntimeError::NoSuchKey { topic, key }),

@@ -18,8 +18,8 @@ use super::read_tree::ReadTree;
 use crate::completion::{CompletionListener, RunEnd, StartedAs};
 use crate::engine::current_step;
 use crate::store::{HandlerOutcome, MessageStatus, Store, Waited};
-use crate::tree::Extent;
-use crate::util::patience::{GivenUp, Trial};
+use crate::tree::TreeBounds;
+use crate::util::retries::{GivenUp, Retries};
 use crate::{HierarchyId, RuntimeError, Scoop, Tree};
 
 /// Grace period before polling a hierarchy that this process launched and executes. It has hardly ended before; an
@@ -319,24 +319,24 @@ impl Handle {
     /// # Errors
     ///
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet),
-    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [patience](crate::Builder::patience)
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
     /// lasts, [`RuntimeError::Database`] if the database refuses.
     ///
     /// # Cancel safety
     ///
     /// The call only reads.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
-        async move { self.look(self.scoop.patience()).await }.boxed()
+        async move { self.look(self.scoop.retry_for()).await }.boxed()
     }
 
-    async fn look(&self, patience: Duration) -> Result<Status, RuntimeError> {
+    async fn look(&self, retry_for: Duration) -> Result<Status, RuntimeError> {
         let look = |_| self.scoop.store().status(self.root, self.message);
-        let standing = Trial::new(patience).endure(look).await;
-        let standing = standing.map_err(GivenUp::error("a hierarchy was looked up"))?;
-        if !standing.emitted {
+        let status = Retries::new(retry_for).run(look).await;
+        let status = status.map_err(GivenUp::error("a hierarchy was looked up"))?;
+        if !status.emitted {
             return Err(RuntimeError::NoSuchMessage { id: self.message });
         }
-        Ok(status_of(standing))
+        Ok(status_of(status))
     }
 
     /// The runs of the hierarchy, finished or not, with times, failures and the reasons of those that are stuck.
@@ -350,7 +350,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [patience](crate::Builder::patience)
+    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
     /// lasts, [`RuntimeError::Database`] if the database refuses.
     ///
     /// # Cancel safety
@@ -376,25 +376,25 @@ impl Handle {
     pub fn leads_to(&self, message: Uuid) -> BoxFuture<'_, Result<bool, RuntimeError>> {
         async move {
             let store = self.scoop.store();
-            let read = self.scoop.read_patiently(|_| store.is_reachable(self.root, message)).await;
+            let read = self.scoop.read_retrying(|_| store.is_reachable(self.root, message)).await;
             read.map_err(GivenUp::error("a message was looked up"))
         }
         .boxed()
     }
 
-    pub(crate) fn read_tree(&self, extent: Extent) -> BoxFuture<'_, Result<Tree, RuntimeError>> {
+    pub(crate) fn read_tree(&self, extent: TreeBounds) -> BoxFuture<'_, Result<Tree, RuntimeError>> {
         async move {
             let store = self.scoop.store();
-            let rows = self.scoop.read_patiently(|_| store.tree(self.message, extent)).await;
+            let rows = self.scoop.read_retrying(|_| store.tree(self.message, extent)).await;
             let rows = rows.map_err(GivenUp::error("the runs of a hierarchy were looked up"))?;
             let part = (!rows.is_whole(extent)).then(|| (rows.runs(), rows.with_ancestors(self.root)));
             let (runs, with_ancestors) =
                 part.as_ref().map(|(runs, with_ancestors)| (&runs[..], &with_ancestors[..])).unzip();
-            let asked = self.scoop.read_patiently(|_| store.cancellations(self.root, with_ancestors)).await;
+            let asked = self.scoop.read_retrying(|_| store.cancellations(self.root, with_ancestors)).await;
             let asked = asked.map_err(GivenUp::error("the requests of a hierarchy were looked up"))?;
-            let done = self.scoop.read_patiently(|_| store.interventions_of(self.root, runs, extent)).await;
+            let done = self.scoop.read_retrying(|_| store.interventions_of(self.root, runs, extent)).await;
             let done = done.map_err(GivenUp::error("interventions were looked up"))?;
-            let relaunches = self.scoop.read_patiently(|_| store.relaunches(self.root)).await;
+            let relaunches = self.scoop.read_retrying(|_| store.relaunches(self.root)).await;
             let relaunches = relaunches.map_err(GivenUp::error("relaunches were looked up"))?;
             Ok(Tree::of(rows, done, asked).beside(relaunches))
         }
@@ -414,15 +414,15 @@ async fn notified(listener: &mut Option<CompletionListener<'_>>, counts: impl Fn
 }
 
 /// The status of the message: the worst outcome of its handlers counts.
-fn status_of(standing: MessageStatus) -> Status {
-    if standing.in_progress {
+fn status_of(status: MessageStatus) -> Status {
+    if status.in_progress {
         return Status::Unfinished;
     }
-    if standing.handlers.is_empty() {
+    if status.handlers.is_empty() {
         return Status::Ended(Outcome::NoHandlers);
     }
     let (mut rolled_back, mut failed, mut causes) = (vec![], vec![], vec![]);
-    for outcome in standing.handlers {
+    for outcome in status.handlers {
         match outcome {
             HandlerOutcome::Unfinished => return Status::Unfinished,
             HandlerOutcome::Committed => {}

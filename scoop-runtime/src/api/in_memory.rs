@@ -147,7 +147,7 @@ impl Builder {
         memory: MemoryStore,
     ) -> Result<Scoop, RuntimeError> {
         self.settings.poll_interval = self.poll_interval.unwrap_or(POLL_INTERVAL);
-        let (store, limits) = (Store::Memory(memory), (self.settings.limits, self.settings.patience));
+        let (store, limits) = (Store::Memory(memory), (self.settings.limits, self.settings.retry_for));
         let in_tables: Vec<_> = registry.sagas.in_tables().collect();
         if !in_tables.is_empty() {
             return Err(in_tables.into());

@@ -3,7 +3,7 @@
 use futures_util::future::FutureExt;
 use uuid::Uuid;
 
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{HierarchyId, RuntimeError, Scoop};
 
 /// `scoop_operate::Runs::joined`.
@@ -12,7 +12,7 @@ pub fn joined(
     message: Uuid,
 ) -> impl Future<Output = Result<Vec<HierarchyId>, RuntimeError>> + Send {
     async move {
-        let roots = scoop.read_patiently(|_| scoop.store().joined(message)).await;
+        let roots = scoop.read_retrying(|_| scoop.store().joined(message)).await;
         let roots = roots.map_err(GivenUp::error("a joined hierarchy was looked up"))?;
         Ok(roots.into_iter().map(HierarchyId::from).collect())
     }

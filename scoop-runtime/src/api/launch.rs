@@ -19,7 +19,7 @@ use crate::store::{self, NewMessage, Unhandled};
 use crate::telemetry;
 use crate::telemetry::trace;
 use crate::unhandled::insert_in;
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 
 /// A message about to be launched. Await it.
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
@@ -242,7 +242,7 @@ async fn complete(
     let (context, limit) = (Context::default(), limits.context_bytes_max);
     let span = telemetry::launch_span(&launched.topic, Some(launched.root), 1, options.trace.as_ref());
     options.trace = trace::of(&span).or(options.trace);
-    let context = options.context(context, "client", scoop.store(), scoop.patience(), limit).await?;
+    let context = options.context(context, "client", scoop.store(), scoop.retry_for(), limit).await?;
     Ok((scoop, launched.with(context), span))
 }
 
@@ -287,7 +287,7 @@ impl IntoFuture for LaunchAll {
                 prepared.iter_mut().for_each(|launched| launched.required = Some(message));
             }
             let (context, limit) = (Context::default(), limits.context_bytes_max);
-            let context = options.context(context, "client", scoop.store(), scoop.patience(), limit).await?;
+            let context = options.context(context, "client", scoop.store(), scoop.retry_for(), limit).await?;
             if !context.is_empty() {
                 prepared = prepared.into_iter().map(|launched| launched.with(context.clone())).collect();
             }
@@ -325,7 +325,7 @@ async fn publish(
     let admitted = scoop.admit(&messages, room_within).await?;
     match scoop.launch_admitted(messages, admitted).await {
         Ok(start) => Ok(start),
-        Err(given_up) => Err(match Unhandled::of(&given_up.source) {
+        Err(given_up) => Err(match Unhandled::find_in(&given_up.source) {
             // The refusal would not apply to messages of an earlier attempt.
             Some(unhandled) => unhandled.explained(scoop.store()).await,
             None => GivenUp::error(doing)(given_up),

@@ -16,9 +16,9 @@ use crate::engine::{self, Engine};
 use crate::error::is_transient;
 use crate::settings::CLIENT_CONNECTIONS;
 use crate::store::Unhandled;
-use crate::store::{LaunchResult, NewMessage, Store, known_before};
+use crate::store::{LaunchResult, NewMessage, Store, mark_maybe_launched};
 use crate::unhandled::UnhandledWarnings;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::retries::{GivenUp, Retries};
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// The maximum number of launches in a batch. There is at most one batch per connection.
@@ -52,7 +52,7 @@ struct Queue {
 /// A launch, and the channel to its caller.
 struct PendingLaunch {
     message: NewMessage,
-    trial: Trial,
+    trial: Retries,
     answer: oneshot::Sender<Result<StartedAs, GivenUp>>,
 }
 
@@ -69,7 +69,7 @@ impl LaunchBatcher {
     pub(crate) async fn launch(
         self: &Arc<Self>,
         message: NewMessage,
-        trial: Trial,
+        trial: Retries,
     ) -> Result<StartedAs, GivenUp> {
         let (answer, answered) = oneshot::channel();
         if self.queue().add(PendingLaunch { message, trial, answer }) {
@@ -82,7 +82,7 @@ impl LaunchBatcher {
     pub(crate) async fn launch_together(
         self: &Arc<Self>,
         messages: Vec<NewMessage>,
-        mut trial: Trial,
+        mut trial: Retries,
     ) -> Result<Vec<StartedAs>, GivenUp> {
         self.try_to_write(&mut Arc::new(messages), &mut trial).await
     }
@@ -98,7 +98,7 @@ impl LaunchBatcher {
         }
     }
 
-    /// Writes the batch, and answers each launch. While the database is away, a launch whose patience is over is
+    /// Writes the batch, and answers each launch. While the database is away, a launch whose retry time is over is
     /// removed from the batch, and the others are retried.
     async fn write(self: &Arc<Self>, batch: Vec<PendingLaunch>) {
         let (mut messages, mut waiting): (Vec<_>, Vec<_>) = batch
@@ -146,7 +146,7 @@ impl LaunchBatcher {
     async fn try_to_write(
         self: &Arc<Self>,
         messages: &mut Arc<Vec<NewMessage>>,
-        trial: &mut Trial,
+        trial: &mut Retries,
     ) -> Result<Vec<StartedAs>, GivenUp> {
         if let Some(engine) = &self.engine {
             loop {
@@ -159,7 +159,7 @@ impl LaunchBatcher {
         let (launch, attempt) = loop {
             let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
             let attempt = trial.next_attempt();
-            let messages = known_before(own, attempt);
+            let messages = mark_maybe_launched(own, attempt);
             if let Some(launch) = trial.attempt(self.store.launch_in_own_transaction(messages)).await {
                 break (launch?, attempt);
             }
@@ -303,7 +303,7 @@ impl Drop for NotifierGuard {
 /// Whether the server has refused the messages. Then nothing is written; after any other failure, that may be
 /// unknown.
 fn is_rejection(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some() && !is_transient(error) || Unhandled::of(error).is_some()
+    error.as_database_error().is_some() && !is_transient(error) || Unhandled::find_in(error).is_some()
 }
 
 /// Copies the failure of a batch for one of its launches.
@@ -321,7 +321,7 @@ mod tests {
 
     fn waiting(bytes: usize) -> PendingLaunch {
         let message = NewMessage::new("a", serde_json::Value::Null, bytes);
-        PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer: oneshot::channel().0 }
+        PendingLaunch { message, trial: Retries::new(Duration::ZERO), answer: oneshot::channel().0 }
     }
 
     fn taken(queue: &mut Queue) -> Vec<usize> {
@@ -393,7 +393,7 @@ mod tests {
         let queue = Arc::<Mutex<Queue>>::default();
         let (answer, answered) = oneshot::channel();
         let message = waiting(1).message;
-        assert!(lock(&queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }));
+        assert!(lock(&queue).add(PendingLaunch { message, trial: Retries::new(Duration::ZERO), answer }));
         drop(WriterGuard::new(&queue));
         assert!(answered.await.is_err());
         assert!(lock(&queue).add(waiting(1)), "another writer takes its place");
@@ -435,7 +435,7 @@ mod interleavings {
     fn launch(queue: &Arc<Mutex<Queue>>, all: &Arc<Writers>, may_stop: bool) {
         let (answer, answered) = oneshot::channel();
         let message = NewMessage::new("a", serde_json::Value::Null, 1);
-        if lock(queue).add(PendingLaunch { message, trial: Trial::new(Duration::ZERO), answer }) {
+        if lock(queue).add(PendingLaunch { message, trial: Retries::new(Duration::ZERO), answer }) {
             let (writer, all) = (WriterGuard::new(queue), all.clone());
             thread::spawn(move || write(writer, &all, may_stop));
         }

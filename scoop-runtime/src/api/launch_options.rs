@@ -11,8 +11,8 @@ use time::OffsetDateTime;
 
 use crate::store::Store;
 use crate::telemetry::trace::{self, with_trace};
-use crate::util::patience::{GivenUp, Trial};
 use crate::util::payload::{self, StepName};
+use crate::util::retries::{GivenUp, Retries};
 use crate::{RuntimeError, When};
 
 /// The options of one launch.
@@ -71,13 +71,13 @@ impl Options {
 
     /// The context with which the handlers of the message start. `base` is the context of the launching step or
     /// client, and `launcher` names it. Deadlines and delays need the clock of the server; reading it is retried for
-    /// as long as `patience` lasts.
+    /// as long as `retry_for` lasts.
     pub(crate) fn context<'a>(
         self,
         base: Context,
         launcher: &'a str,
         store: &'a Store,
-        patience: Duration,
+        retry_for: Duration,
         limit: usize,
     ) -> BoxFuture<'a, Result<Context, RuntimeError>> {
         async move {
@@ -86,7 +86,7 @@ impl Options {
                 element(&mut context)?;
             }
             if !self.deadlines.is_empty() || self.not_before.is_some() {
-                let now = Trial::new(patience).endure(|_| store.now()).await;
+                let now = Retries::new(retry_for).run(|_| store.now()).await;
                 let now = now.map_err(GivenUp::error("the clock was read"))?;
                 let source = self.source.as_deref().unwrap_or(launcher);
                 for (kind, when) in self.deadlines {
@@ -134,7 +134,7 @@ pub(crate) async fn stored_wait(
     if limit.is_none() && late.is_none() {
         return Ok(plan.stored(None, None));
     }
-    let now = Trial::new(Duration::ZERO).endure(|_| store.now()).await;
+    let now = Retries::new(Duration::ZERO).run(|_| store.now()).await;
     let now = now.map_err(GivenUp::error("the clock was read"))?;
     let time = |after: Option<Duration>| after.map(|after| When::In(after).instant(now.latest)).transpose();
     let (until, late_until) = (time(limit)?, time(late)?);
@@ -152,7 +152,7 @@ pub(crate) async fn stored_wait(
 /// The time of a sleep, by the clock of the server.
 pub(crate) fn wake_up_time(when: When, store: &Store) -> BoxFuture<'_, Result<OffsetDateTime, RuntimeError>> {
     async move {
-        let now = Trial::new(Duration::ZERO).endure(|_| store.now()).await;
+        let now = Retries::new(Duration::ZERO).run(|_| store.now()).await;
         let now = now.map_err(GivenUp::error("the clock was read"))?;
         when.instant(now.latest)
     }
@@ -275,9 +275,9 @@ macro_rules! room_option {
         /// # struct OrderPlaced { order: u32 }
         /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
         /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-        /// let patience = Duration::from_secs(5);
-        /// scoop.launch(OrderPlaced { order: 7 }).wait_for_room(patience).await?;
-        /// scoop.launch_all((0..100).map(|order| OrderPlaced { order })).wait_for_room(patience).await?;
+        /// let retry_for = Duration::from_secs(5);
+        /// scoop.launch(OrderPlaced { order: 7 }).wait_for_room(retry_for).await?;
+        /// scoop.launch_all((0..100).map(|order| OrderPlaced { order })).wait_for_room(retry_for).await?;
         /// # Ok(())
         /// # }
         /// ```

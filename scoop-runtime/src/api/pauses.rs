@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::engine::IDENTIFIER_PREFIX;
 use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
-use crate::util::detached::uninterrupted;
-use crate::util::patience::GivenUp;
+use crate::util::detached::run_to_completion;
+use crate::util::retries::GivenUp;
 use crate::{IntoPauseTarget, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
@@ -58,10 +58,10 @@ impl Paused {
     }
 
     fn new(pause: Pause, progress: PauseProgress, runs_left: Option<usize>) -> Self {
-        let PauseProgress { stands, is_known, behind, running } = progress;
+        let PauseProgress { in_force, is_known, behind, running } = progress;
         let unacknowledged =
             behind.into_iter().map(|worker| format!("{IDENTIFIER_PREFIX}{worker}")).collect();
-        Self { pause, in_force: stands, is_known, unacknowledged, running, runs_left }
+        Self { pause, in_force, is_known, unacknowledged, running, runs_left }
     }
 }
 
@@ -155,7 +155,7 @@ impl SetPause {
         let began = Instant::now();
         let pausing = {
             let (scoop, tables) = (scoop.clone(), tables.clone());
-            uninterrupted(async move { Ok(scoop.patiently(|_| tables.pause(&asked)).await) })
+            run_to_completion(async move { Ok(scoop.retrying(|_| tables.pause(&asked)).await) })
         };
         let pause = pausing.await.unwrap_or_else(|error| Err(error.into()));
         let pause = pause.map_err(GivenUp::error("a pause was made"))?;
@@ -164,11 +164,11 @@ impl SetPause {
         let mut look = LOOK_MIN;
         loop {
             let asked = Instant::now();
-            let progress = scoop.patiently(|_| tables.pause_progress(&pause.target)).await;
+            let progress = scoop.retrying(|_| tables.pause_progress(&pause.target)).await;
             let progress = progress.map_err(GivenUp::error("a pause was made"))?;
             let left = match pause.new_runs_only {
                 true => {
-                    let left = scoop.patiently(|_| tables.runs_left(&pause.target)).await;
+                    let left = scoop.retrying(|_| tables.runs_left(&pause.target)).await;
                     Some(left.map_err(GivenUp::error("a pause was made"))?)
                 }
                 false => None,
@@ -226,7 +226,7 @@ impl Drained {
         async move {
             check_name(&self.target)?;
             let tables = self.scoop.tables("runs were counted")?;
-            let left = self.scoop.read_patiently(|_| tables.runs_left(&self.target)).await;
+            let left = self.scoop.read_retrying(|_| tables.runs_left(&self.target)).await;
             left.map_err(GivenUp::error("runs were counted"))
         }
         .boxed()
@@ -291,9 +291,9 @@ impl Resume {
             // A retry would not return the pause that the first attempt ended.
             let resume = async move {
                 let once = |_| tables.resume(&target, &source, reason.as_deref());
-                scoop.trial().once().endure(once).await
+                scoop.trial().once().run(once).await
             };
-            uninterrupted(async move { Ok(resume.await) })
+            run_to_completion(async move { Ok(resume.await) })
         };
         let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));
         let ended = ended.map_err(GivenUp::error("a pause was ended"))?;
@@ -362,7 +362,7 @@ pub fn is_registered(
     let (scoop, target) = (scoop.clone(), target.clone());
     async move {
         let tables = scoop.tables("a name was looked up")?;
-        let progress = scoop.patiently(|_| tables.pause_progress(&target)).await;
+        let progress = scoop.retrying(|_| tables.pause_progress(&target)).await;
         progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
     }
     .boxed()

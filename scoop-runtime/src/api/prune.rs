@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use super::Archive;
 use crate::error::{is_of_setup, is_refused};
-use crate::model::retention::KEEP_MIN;
+use crate::model::retention::RETENTION_MIN;
 use crate::store::{PostgresStore, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict};
-use crate::util::detached::uninterrupted;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::detached::run_to_completion;
+use crate::util::retries::{GivenUp, Retries};
 use crate::{RuntimeError, Scoop, telemetry};
 
 /// The default age.
@@ -34,10 +34,10 @@ pub struct Pruned {
     /// The number of deleted signals.
     pub signals: u64,
     /// The number of deleted keys of launches that had outlived their hierarchies: see
-    /// [`Keep::unique_keys`](crate::Keep::unique_keys).
+    /// [`Retention::unique_keys`](crate::Retention::unique_keys).
     pub unique_keys: u64,
     /// The hierarchies with a run whose last event is older than the given age, and that are kept.
-    pub kept: KeptHierarchies,
+    pub retained: RetainedHierarchies,
     /// Whether the [limit](Prune::limit) was reached, so that there may be more hierarchies.
     pub more: bool,
 }
@@ -45,7 +45,7 @@ pub struct Pruned {
 /// The number of hierarchies that a prune (`operate().retention().prune`) kept, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct KeptHierarchies {
+pub struct RetainedHierarchies {
     /// Another run ended later.
     pub recent: u64,
     /// A run has not ended.
@@ -92,12 +92,12 @@ impl Pruned {
     pub(crate) fn add(&mut self, result: PruneResult) {
         let count = match result.verdict {
             PruneVerdict::Deleted => &mut self.hierarchies,
-            PruneVerdict::Recent => &mut self.kept.recent,
-            PruneVerdict::Unfinished => &mut self.kept.unfinished,
-            PruneVerdict::Failed => &mut self.kept.failed,
-            PruneVerdict::Needed => &mut self.kept.needed,
-            PruneVerdict::Busy | PruneVerdict::Unarchived => &mut self.kept.busy,
-            PruneVerdict::Refused => &mut self.kept.refused,
+            PruneVerdict::Recent => &mut self.retained.recent,
+            PruneVerdict::Unfinished => &mut self.retained.unfinished,
+            PruneVerdict::Failed => &mut self.retained.failed,
+            PruneVerdict::Needed => &mut self.retained.needed,
+            PruneVerdict::Busy | PruneVerdict::Unarchived => &mut self.retained.busy,
+            PruneVerdict::Refused => &mut self.retained.refused,
             // Another call has deleted it.
             PruneVerdict::Absent => return,
         };
@@ -109,14 +109,14 @@ impl Pruned {
 
 /// Rows that are deleted apart from hierarchies.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum OldRows {
+pub(crate) enum Expired {
     /// Signals that have reached no run since this age.
     Signals(Duration),
     /// The unique keys of deleted hierarchies.
     UniqueKeys,
 }
 
-impl OldRows {
+impl Expired {
     /// Deletes a batch of them, and returns its size; or counts all.
     pub(crate) async fn prune(self, tables: &PostgresStore, mode: PruneMode) -> sqlx::Result<u64> {
         match self {
@@ -186,8 +186,8 @@ impl Prune {
     }
 
     async fn carry_out(mut self) -> Result<Pruned, RuntimeError> {
-        if self.age < KEEP_MIN {
-            return Err(RuntimeError::PruneAge { age: self.age, least: KEEP_MIN });
+        if self.age < RETENTION_MIN {
+            return Err(RuntimeError::PruneAge { age: self.age, least: RETENTION_MIN });
         }
         let (mut pruned, mut refused) = (Pruned::default(), RefusedDeletions::default());
         let result = match self.prune_hierarchies(&mut pruned, &mut refused).await {
@@ -204,10 +204,10 @@ impl Prune {
     }
 
     /// Begins an operation with retries. A dry run only reads.
-    fn trial(&self) -> Trial {
+    fn trial(&self) -> Retries {
         let trial = self.scoop.trial();
         match self.mode {
-            PruneMode::Count => trial.reading(self.scoop.store().read_turns()),
+            PruneMode::Count => trial.reading(self.scoop.store().read_permits()),
             PruneMode::Delete => trial,
         }
     }
@@ -221,7 +221,7 @@ impl Prune {
         let mut after = Uuid::nil();
         let mut batch = PruneBatch::default();
         loop {
-            let page = self.trial().endure(|_| tables.prune_page(after, self.age)).await;
+            let page = self.trial().run(|_| tables.prune_page(after, self.age)).await;
             let page = page.map_err(GivenUp::error("old hierarchies were looked up"))?;
             let PrunePage { mut roots, put_off, next } = page;
             if self.mode == PruneMode::Count && !put_off.is_empty() {
@@ -245,7 +245,7 @@ impl Prune {
                 match (self.prune_batch(now.to_vec(), pruned).await, now) {
                     (Ok(()), _) => batch.took(begun.elapsed(), size),
                     (Err(Fault::Refused(error)), [root]) => {
-                        pruned.kept.refused += 1;
+                        pruned.retained.refused += 1;
                         refused.add(*root, None, telemetry::refusal(&error));
                     }
                     (Err(Fault::Refused(_)), _) => {
@@ -283,10 +283,10 @@ impl Prune {
     async fn archived(&mut self, archive: &Archive, roots: &[Uuid]) -> Result<Vec<Uuid>, RuntimeError> {
         let (scoop, times) = (self.scoop.clone(), PruneTimes::Age(self.age));
         let tables = scoop.tables("hierarchies were looked up")?;
-        let due = scoop.patiently(|_| tables.deletable(roots, times)).await;
+        let due = scoop.retrying(|_| tables.deletable(roots, times)).await;
         let due = due.map_err(GivenUp::error("hierarchies were looked up"))?;
         if !due.is_empty() {
-            let archived = archive.take(tables, scoop.patience(), &due).await;
+            let archived = archive.take(tables, scoop.retry_for(), &due).await;
             archived.map_err(RuntimeError::unarchived(due.len()))?;
         }
         Ok(due)
@@ -302,9 +302,9 @@ impl Prune {
     ) -> Result<(), Fault> {
         let (scoop, age) = (self.scoop.clone(), self.age);
         // After a lost answer, another attempt could not return the counts.
-        let results = self.trial().once().endure(|_| {
+        let results = self.trial().once().run(|_| {
             let (scoop, roots) = (scoop.clone(), roots.clone());
-            uninterrupted(async move { scoop.store().tables()?.prune(&roots, age, mode).await })
+            run_to_completion(async move { scoop.store().tables()?.prune(&roots, age, mode).await })
         });
         let results = results.await.map_err(|given_up| match &given_up.source {
             source if mode == PruneMode::Delete && is_refused(source) && !is_of_setup(source) => {
@@ -322,12 +322,12 @@ impl Prune {
 
     /// Deletes or counts old signals, and unique keys whose time is over.
     async fn prune_rows(&mut self, pruned: &mut Pruned) -> Result<(), RuntimeError> {
-        for rows in [OldRows::Signals(self.age), OldRows::UniqueKeys] {
+        for rows in [Expired::Signals(self.age), Expired::UniqueKeys] {
             loop {
                 let (scoop, mode) = (self.scoop.clone(), self.mode);
-                let count = self.trial().once().endure(|_| {
+                let count = self.trial().once().run(|_| {
                     let scoop = scoop.clone();
-                    uninterrupted(async move { rows.prune(scoop.store().tables()?, mode).await })
+                    run_to_completion(async move { rows.prune(scoop.store().tables()?, mode).await })
                 });
                 let count = count.await.map_err(GivenUp::error("old rows were pruned"))?;
                 rows.count(pruned, count);

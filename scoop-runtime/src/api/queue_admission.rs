@@ -26,9 +26,9 @@ use crate::RuntimeError;
 use crate::engine::Engine;
 use crate::store::{LimitedTopics, NewMessage, Store};
 use crate::telemetry::metrics;
-use crate::util::detached::uninterrupted;
+use crate::util::detached::run_to_completion;
 use crate::util::ids;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::retries::{GivenUp, Retries};
 use crate::util::sync::{Mutex, lock};
 
 /// The age of what a client knows of topics.
@@ -49,7 +49,7 @@ pub(crate) struct Admission {
     store: Store,
     /// Knows the topics, if the process has one.
     engine: Option<Arc<Engine>>,
-    patience: Duration,
+    retry_for: Duration,
     topics: Mutex<KnownTopics>,
     /// Held for writing by the launch that reads the topics, and for reading by those that wait for it.
     reading: tokio::sync::RwLock<()>,
@@ -97,9 +97,9 @@ struct Needed<'a> {
 }
 
 impl Admission {
-    pub(crate) fn new(store: Store, engine: Option<Arc<Engine>>, patience: Duration) -> Self {
+    pub(crate) fn new(store: Store, engine: Option<Arc<Engine>>, retry_for: Duration) -> Self {
         let (topics, reading, queues) = Default::default();
-        Self { store, engine, patience, topics, reading, queues }
+        Self { store, engine, retry_for, topics, reading, queues }
     }
 
     /// Takes places for the launch of these messages. If a queue is full, waits for room for so long, if at all.
@@ -190,9 +190,9 @@ impl Admission {
     /// Whether this is the launch of a message with a key that exists already.
     async fn is_known(&self, messages: &[NewMessage]) -> Result<bool, RuntimeError> {
         let [NewMessage { id, root, is_unique: true, .. }] = messages else { return Ok(false) };
-        let known = self.trial().endure(|_| async {
+        let known = self.trial().run(|_| async {
             let launched = self.store.root_message(*root).await?.is_some();
-            Ok(launched || self.store.key_kept_until(*id).await?.is_some())
+            Ok(launched || self.store.key_valid_until(*id).await?.is_some())
         });
         known.await.map_err(GivenUp::error("a launched message was looked up"))
     }
@@ -209,7 +209,7 @@ impl Admission {
         }
         // One launch reads. Others go on with what is known, or wait, and then go on at once, so that they share a commit.
         let since = Instant::now();
-        let left = || self.patience.saturating_sub(since.elapsed());
+        let left = || self.retry_for.saturating_sub(since.elapsed());
         let _turn = loop {
             if let Ok(turn) = self.reading.try_write() {
                 break Some(turn);
@@ -229,8 +229,8 @@ impl Admission {
         if is_new {
             return Ok(topics);
         }
-        let trial = Trial::new(if is_read { Duration::ZERO } else { left() });
-        let topics = match trial.endure(|_| self.store.limited_topics()).await {
+        let trial = Retries::new(if is_read { Duration::ZERO } else { left() });
+        let topics = match trial.run(|_| self.store.limited_topics()).await {
             Ok(topics) => Arc::new(topics),
             // The launch goes on with what was read before.
             Err(_) if is_read => topics,
@@ -262,8 +262,8 @@ impl Admission {
         lock(&self.queues).entry(saga.to_owned()).or_insert_with(new).clone()
     }
 
-    fn trial(&self) -> Trial {
-        Trial::new(self.patience)
+    fn trial(&self) -> Retries {
+        Retries::new(self.retry_for)
     }
 }
 
@@ -277,10 +277,10 @@ impl Queue {
         let _waiting = Waiting::new(self, count);
         for _ in 0..ASKED_MAX {
             let (queue, store) = (self.clone(), admission.store.clone());
-            let ask = admission.trial().endure(|_| {
+            let ask = admission.trial().run(|_| {
                 let (queue, store) = (queue.clone(), store.clone());
                 // Of a dropped launch, too, the answer says which places this program holds.
-                uninterrupted(async move { queue.ask(&store, count).await })
+                run_to_completion(async move { queue.ask(&store, count).await })
             });
             if !ask.await? {
                 return Ok(None);
@@ -333,8 +333,8 @@ impl Queue {
             };
             if let Some(returned) = returned {
                 // If it fails, the lease ends by itself.
-                let _ = Trial::new(Duration::ZERO)
-                    .endure(|_| async { store.tables()?.lease_places(&returned).await })
+                let _ = Retries::new(Duration::ZERO)
+                    .run(|_| async { store.tables()?.lease_places(&returned).await })
                     .await;
             }
         });

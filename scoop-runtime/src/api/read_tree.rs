@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 
 use futures_util::future::BoxFuture;
 
-use crate::tree::Extent;
+use crate::tree::TreeBounds;
 use crate::{Handle, RunId, RuntimeError, Tree};
 
 /// A tree about to be read. Await it.
@@ -21,12 +21,12 @@ use crate::{Handle, RunId, RuntimeError, Tree};
 #[derive(Clone, Copy)]
 pub struct ReadTree<'a> {
     handle: &'a Handle,
-    extent: Extent,
+    extent: TreeBounds,
 }
 
 impl<'a> ReadTree<'a> {
     pub(crate) fn new(handle: &'a Handle) -> Self {
-        Self { handle, extent: Extent::default() }
+        Self { handle, extent: TreeBounds::default() }
     }
 
     /// Leaves out the runs below this depth. The runs of the message that started the hierarchy have depth 1, their

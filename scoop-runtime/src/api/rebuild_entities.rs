@@ -13,7 +13,7 @@ use crate::RuntimeError;
 use crate::entity_fold::{EntityFold, Unfolded};
 use crate::store::EntityId;
 use crate::store::entity::Refolded;
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 
 /// The number of events that are read at a time, and of those that are applied at most while the entity is locked.
 const EVENTS_MAX: u32 = 100;
@@ -129,7 +129,7 @@ impl Rebuild {
         let mut left = limit.unwrap_or(u64::MAX);
         loop {
             let page = u32::try_from(left).unwrap_or(u32::MAX).min(KEYS_MAX);
-            let keys = self.scoop.patiently(|_| tables.entity_keys(name, &after, page)).await;
+            let keys = self.scoop.retrying(|_| tables.entity_keys(name, &after, page)).await;
             let keys = keys.map_err(GivenUp::error("the entities were listed"))?;
             let is_last = keys.len() < page as usize;
             for key in keys {
@@ -191,7 +191,7 @@ impl Rebuild {
         };
         loop {
             loop {
-                let page = self.scoop.patiently(|_| store.entity_events(id, fold.version, EVENTS_MAX)).await;
+                let page = self.scoop.retrying(|_| store.entity_events(id, fold.version, EVENTS_MAX)).await;
                 let page = page.map_err(GivenUp::error("the events of an entity were looked up"))?;
                 let is_last = page.len() < EVENTS_MAX as usize;
                 self.report.events += page.len() as u64;
@@ -211,7 +211,7 @@ impl Rebuild {
                     Err(unfolded) => return Ok(Err(unfolded)),
                 },
             };
-            let refolded = self.scoop.patiently(|_| {
+            let refolded = self.scoop.retrying(|_| {
                 tables.refold_entity(id, version, EVENTS_MAX, |events| {
                     let mut fold = EntityFold::resume(self.entity, state.as_ref(), version)?;
                     fold.apply(events)?;

@@ -8,8 +8,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::store::{HandlerList, Redelivery};
-use crate::util::detached::uninterrupted;
-use crate::util::patience::GivenUp;
+use crate::util::detached::run_to_completion;
+use crate::util::retries::GivenUp;
 use crate::{HierarchyId, RuntimeError, Scoop, Subscribed, When};
 
 /// The default age limit of redelivered messages.
@@ -56,7 +56,7 @@ impl Redeliver {
 
     async fn carry_out(self) -> Result<Redelivered, RuntimeError> {
         let all = HandlerList::default();
-        let listed = self.scoop.patiently(|_| self.scoop.store().listed_handlers(&all)).await;
+        let listed = self.scoop.retrying(|_| self.scoop.store().listed_handlers(&all)).await;
         let listed = listed.map_err(GivenUp::error("the handlers were looked up"))?;
         if !listed.iter().any(|listed| listed.topic == self.topic) {
             let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
@@ -70,8 +70,8 @@ impl Redeliver {
             let room = (self.limit - redelivered.hierarchies.len()).min(PAGE_MAX);
             // After a lost answer, another attempt could not return the redelivered messages.
             let page =
-                self.scoop.trial().once().endure(|_| {
-                    uninterrupted(page(self.scoop.clone(), self.topic.clone(), since, after, room))
+                self.scoop.trial().once().run(|_| {
+                    run_to_completion(page(self.scoop.clone(), self.topic.clone(), since, after, room))
                 });
             let page = page.await.map_err(GivenUp::error("messages were redelivered"))?;
             redelivered.hierarchies.extend(page.roots.into_iter().map(HierarchyId::from));
@@ -86,7 +86,7 @@ impl Redeliver {
 
     /// The earliest launch time of redelivered messages.
     async fn begin(&self) -> Result<OffsetDateTime, RuntimeError> {
-        let now = self.scoop.patiently(|_| self.scoop.store().now()).await;
+        let now = self.scoop.retrying(|_| self.scoop.store().now()).await;
         let now = now.map_err(GivenUp::error("the clock was read"))?;
         match self.since {
             Some(since) => When::At(since).instant(now.earliest),

@@ -6,8 +6,8 @@ use futures_util::future::FutureExt;
 
 use super::requests::Request;
 use crate::repair::RepairAction;
-use crate::tree::Extent;
-use crate::util::patience::GivenUp;
+use crate::tree::TreeBounds;
+use crate::util::retries::GivenUp;
 use crate::{HierarchyId, Intervention, RepairAnswer, RunId, RuntimeError, Scoop};
 
 /// `scoop_operate::Failures::retry`.
@@ -35,8 +35,8 @@ pub fn interventions(
 ) -> impl Future<Output = Result<Vec<Intervention>, RuntimeError>> + Send {
     let root = hierarchy.into().uuid();
     async move {
-        let read = |_| scoop.store().interventions_of(root, None, Extent::default());
-        let done = scoop.read_patiently(read).await;
+        let read = |_| scoop.store().interventions_of(root, None, TreeBounds::default());
+        let done = scoop.read_retrying(read).await;
         let done = done.map_err(GivenUp::error("interventions were looked up"))?;
         if done.is_empty() {
             // There was no intervention, or there is no such hierarchy.

@@ -12,11 +12,11 @@ use super::signal::SendSignal;
 use crate::model::answers::{CancelAnswer, RelaunchAnswer, RollbackAnswer, SignalAnswer};
 use crate::repair::{RepairAction, RepairAnswer};
 use crate::store::{Relaunch, RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
-use crate::util::detached::uninterrupted;
+use crate::util::detached::run_to_completion;
 use crate::util::ids;
-use crate::util::patience::{GivenUp, Trial};
 use crate::util::payload;
-use crate::{RunId, RuntimeError, Scoop, Wanted};
+use crate::util::retries::{GivenUp, Retries};
+use crate::{IdKind, RunId, RuntimeError, Scoop};
 
 /// A request about to be made. Await it.
 #[must_use = "nothing is requested before this is awaited"]
@@ -29,7 +29,7 @@ pub struct Request<A> {
 struct RequestInfo {
     scoop: Scoop,
     id: Uuid,
-    wanted: Wanted,
+    wanted: IdKind,
     reason: String,
     source: String,
     /// The place of the call, unless it is left out.
@@ -64,7 +64,7 @@ impl Request<RepairAnswer> {
         note: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
-        let about = RequestInfo::new(scoop, run.uuid(), Wanted::Run, note, asked_at);
+        let about = RequestInfo::new(scoop, run.uuid(), IdKind::Run, note, asked_at);
         Self { about, kind: Kind::Repair(action, |answer| answer) }
     }
 }
@@ -157,7 +157,7 @@ impl RequestInfo {
     fn new(
         scoop: Scoop,
         id: Uuid,
-        wanted: Wanted,
+        wanted: IdKind,
         reason: String,
         asked_at: &'static Location<'static>,
     ) -> Self {
@@ -185,18 +185,18 @@ impl RequestInfo {
     }
 
     /// Begins an operation of the request with retries. A dry run only reads.
-    fn trial(&self) -> Trial {
+    fn trial(&self) -> Retries {
         let trial = self.scoop.trial();
-        if self.is_dry_run { trial.reading(self.scoop.store().read_turns()) } else { trial }
+        if self.is_dry_run { trial.reading(self.scoop.store().read_permits()) } else { trial }
     }
 
     fn target(&self) -> BoxFuture<'_, Result<RequestTarget, RuntimeError>> {
         async move {
             let find = |_| self.scoop.store().find_target(self.id);
-            let found = self.trial().endure(find).await.map_err(GivenUp::error("a request was made"))?;
+            let found = self.trial().run(find).await.map_err(GivenUp::error("a request was made"))?;
             let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
             match found {
-                Some(target) if self.wanted != Wanted::Run || !is_hierarchy(&target) => Ok(target),
+                Some(target) if self.wanted != IdKind::Run || !is_hierarchy(&target) => Ok(target),
                 _ => Err(self.scoop.misnamed(self.id, self.wanted).await?),
             }
         }
@@ -208,7 +208,7 @@ impl RequestInfo {
             let (request, asked) = (self.failure("CancellationRequestedException"), self.key());
             let store = self.scoop.store();
             let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
-            let cancelled = self.trial().endure(cancel).await;
+            let cancelled = self.trial().run(cancel).await;
             let cancelled = cancelled.map_err(GivenUp::error("a cancellation was requested"))?;
             let answer = match (cancelled.any_marked, cancelled.fresh) {
                 (true, _) => CancelAnswer::Accepted,
@@ -231,7 +231,7 @@ impl RequestInfo {
             let (request, asked) = (self.failure("RollbackRequestedException"), self.key());
             let store = self.scoop.store();
             let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
-            let undone = self.trial().endure(undo).await;
+            let undone = self.trial().run(undo).await;
             Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
                 RollbackStart::Begun(handlers) => {
                     if !self.is_dry_run {
@@ -259,7 +259,7 @@ impl RequestInfo {
                 let requester = self.requester(asked.with(attempt));
                 self.scoop.store().repair(target, &RepairRequest { action, requester }).await
             };
-            let repaired = self.trial().endure(repair).await;
+            let repaired = self.trial().run(repair).await;
             let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
             match repaired {
                 Err(refusal) => RepairAnswer::try_from(refusal),
@@ -291,7 +291,7 @@ impl RequestInfo {
                 let relaunch = Relaunch { root: new, payload, even_if_committed, again, requester };
                 tables.relaunch(root, &relaunch).await
             };
-            let relaunched = self.trial().endure(relaunch).await;
+            let relaunched = self.trial().run(relaunch).await;
             match relaunched.map_err(GivenUp::error("a relaunch was requested"))? {
                 Some((answer, handlers)) => {
                     self.scoop.notify_ready(&handlers);
@@ -316,7 +316,7 @@ impl RequestInfo {
         let tables = self.scoop.tables("a signal was sent to a run")?;
         let record =
             |attempt| async move { tables.record_signal(target, self.requester(asked.with(attempt))).await };
-        let awaited = self.trial().endure(record).await;
+        let awaited = self.trial().run(record).await;
         awaited.map_err(GivenUp::error("a signal was sent to a run"))
     }
 
@@ -358,7 +358,7 @@ impl<A: Send + 'static> IntoFuture for Request<A> {
                 return answer.await;
             }
             // Dropping the future must not interrupt the transaction, nor the wake-up of waiting runs after it.
-            let answer = uninterrupted(async move { Ok(answer.await) }).await;
+            let answer = run_to_completion(async move { Ok(answer.await) }).await;
             answer.map_err(RuntimeError::database("a request was made"))?
         }
         .boxed()
@@ -396,7 +396,7 @@ impl Scoop {
     #[track_caller]
     pub fn cancel(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<CancelAnswer> {
         let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Cancel(|answer| answer) }
     }
 
@@ -427,7 +427,7 @@ impl Scoop {
     #[track_caller]
     pub fn rollback(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RollbackAnswer> {
         let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+        let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
         Request { about, kind: Kind::Rollback(|answer| answer) }
     }
 }
@@ -436,7 +436,7 @@ impl Scoop {
 #[track_caller]
 pub fn relaunch(scoop: &Scoop, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RelaunchAnswer> {
     let (scoop, asked_at) = (scoop.clone(), Location::caller());
-    let about = RequestInfo::new(scoop, id.into(), Wanted::RunOrHierarchy, reason.into(), asked_at);
+    let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
     Request { about, kind: Kind::Relaunch(Again::default(), |answer| answer) }
 }
 
@@ -449,6 +449,6 @@ pub fn signal_run(
     note: impl Into<String>,
 ) -> Request<SignalAnswer> {
     let (scoop, asked_at) = (scoop.clone(), Location::caller());
-    let about = RequestInfo::new(scoop, run.into().uuid(), Wanted::Run, note.into(), asked_at);
+    let about = RequestInfo::new(scoop, run.into().uuid(), IdKind::Run, note.into(), asked_at);
     Request { about, kind: Kind::Signal(payload, |answer| answer) }
 }

@@ -26,10 +26,10 @@ use crate::store::{
     Sessions, Store,
 };
 use crate::unhandled::UnhandledWarnings;
-use crate::util::detached::uninterrupted;
+use crate::util::detached::run_to_completion;
 use crate::util::ids;
-use crate::util::patience::{Attempt, GivenUp, Trial};
-use crate::{Builder, HierarchyId, RuntimeError, Saga, Wanted};
+use crate::util::retries::{Attempt, GivenUp, Retries};
+use crate::{Builder, HierarchyId, IdKind, RuntimeError, Saga};
 
 /// A server that belongs to a program; dropping it blocks until it has stopped.
 pub(super) type PrivateServer = Box<dyn Send>;
@@ -63,7 +63,7 @@ struct Inner {
     signal_types: SignalTypes,
     server: Mutex<Option<PrivateServer>>,
     limits: Limits,
-    patience: Duration,
+    retry_for: Duration,
     /// That of a client.
     archive: OnceLock<Archive>,
     /// Cancelled when a shutdown begins.
@@ -102,7 +102,7 @@ impl Scoop {
         let schema = Schema::new("scoop").expect("the default schema has a good name");
         let sessions = Sessions::new(&pool, CLIENT_CONNECTIONS, &ConnectionSettings::default());
         let (store, settings) = (Store::from(PostgresStore::new(sessions, &schema)), Settings::default());
-        Self::new(Some(pool), store, None, None, (settings.limits, settings.patience))
+        Self::new(Some(pool), store, None, None, (settings.limits, settings.retry_for))
     }
 
     pub(crate) fn new(
@@ -110,14 +110,14 @@ impl Scoop {
         store: Store,
         engine: Option<Arc<Engine>>,
         server: Option<PrivateServer>,
-        (limits, patience): (Limits, Duration),
+        (limits, retry_for): (Limits, Duration),
     ) -> Self {
         let server = Mutex::new(server);
         let unhandled = engine.as_ref().map(|engine| engine.unhandled.clone());
         let unhandled = unhandled.unwrap_or_else(|| UnhandledWarnings::new(store.clone()));
         let waits = Waits::new(store.clone(), engine.clone());
         let batcher = LaunchBatcher::new(store.clone(), engine.clone(), unhandled.clone());
-        let admission = Admission::new(store.clone(), engine.clone(), patience);
+        let admission = Admission::new(store.clone(), engine.clone(), retry_for);
         let connections = if engine.is_some() { WORKING_CONNECTIONS } else { CLIENT_CONNECTIONS };
         let keyed = Semaphore::new(usize::try_from(connections - 1).unwrap_or(1));
         Self {
@@ -134,7 +134,7 @@ impl Scoop {
                 signal_types: SignalTypes::default(),
                 server,
                 limits,
-                patience,
+                retry_for,
                 archive: OnceLock::new(),
                 stopping: CancellationToken::new(),
                 stopped: CancellationToken::new(),
@@ -150,7 +150,7 @@ impl Scoop {
     /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
     /// it is then not launched. [`RuntimeError::QueueFull`] if the queue of a saga that would get it has a limit and is full;
     /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::Unavailable`] if the database is away for longer than the
-    /// [patience](Builder::patience) lasts: until then the launch is retried with the same ids, so that it takes
+    /// [retry time](Builder::retry_for) lasts: until then the launch is retried with the same ids, so that it takes
     /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
     ///
     /// # Cancel safety
@@ -232,7 +232,7 @@ impl Scoop {
     ///
     /// If the key has no bytes, more than 255, or a NUL character; if the signal cannot be written as JSON, is too large
     /// or contains a NUL character; if no saga that awaits it can read it, by the recorded shapes of their types; or if the database fails for longer than
-    /// [`Builder::patience`](crate::Builder::patience).
+    /// [`Builder::retry_for`](crate::Builder::retry_for).
     ///
     /// # Cancel safety
     ///
@@ -244,7 +244,7 @@ impl Scoop {
     /// # struct PaymentConfirmed { amount: i64 }
     /// # impl scoop_core::Signal for PaymentConfirmed {
     /// #     const NAME: &'static str = "payments.confirmed";
-    /// #     const KEEP: std::time::Duration = std::time::Duration::from_secs(60);
+    /// #     const RETENTION: std::time::Duration = std::time::Duration::from_secs(60);
     /// # }
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let reached = scoop.signal(PaymentConfirmed { amount: 990 }, "order 7").await?;
@@ -284,10 +284,10 @@ impl Scoop {
         async move {
             let (scoop, name) = (self.clone(), saga.clone());
             let (root, asked) = (ids::now_v7(), RequestKey::new());
-            let triggering = uninterrupted(async move {
+            let triggering = run_to_completion(async move {
                 let store = scoop.store();
                 let trigger = |attempt| store.trigger(&name, root, asked.with(attempt));
-                Ok(scoop.patiently(trigger).await)
+                Ok(scoop.retrying(trigger).await)
             });
             let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
             let triggered = triggered.map_err(GivenUp::error("a saga was run by hand"))?;
@@ -335,21 +335,21 @@ impl Scoop {
 
     /// Looks up the message that started this hierarchy.
     pub(crate) async fn root_message(&self, id: Uuid) -> Result<Uuid, RuntimeError> {
-        let found = self.patiently(|_| self.store().root_message(id)).await;
+        let found = self.retrying(|_| self.store().root_message(id)).await;
         match found.map_err(GivenUp::error("a hierarchy was looked up"))? {
             Some(message) => Ok(message),
-            None => Err(self.misnamed(id, Wanted::Hierarchy).await?),
+            None => Err(self.misnamed(id, IdKind::Hierarchy).await?),
         }
     }
 
     /// The error for a request with an id that does not name what was `wanted`.
-    pub(crate) async fn misnamed(&self, id: Uuid, wanted: Wanted) -> Result<RuntimeError, RuntimeError> {
-        let named = self.patiently(|_| self.store().named(id)).await;
+    pub(crate) async fn misnamed(&self, id: Uuid, wanted: IdKind) -> Result<RuntimeError, RuntimeError> {
+        let named = self.retrying(|_| self.store().named(id)).await;
         let named = named.map_err(GivenUp::error("an id was looked up"))?;
         Ok(match (named, wanted) {
             (Some(named), _) => RuntimeError::WrongId { id, named, wanted },
-            (None, Wanted::Hierarchy) => RuntimeError::NoSuchMessage { id },
-            (None, Wanted::Run | Wanted::RunOrHierarchy) => RuntimeError::NoSuchRun { id },
+            (None, IdKind::Hierarchy) => RuntimeError::NoSuchMessage { id },
+            (None, IdKind::Run | IdKind::RunOrHierarchy) => RuntimeError::NoSuchRun { id },
         })
     }
 
@@ -530,8 +530,8 @@ impl Scoop {
     }
 
     /// For how long an operation is retried while the database is away.
-    pub(crate) fn patience(&self) -> Duration {
-        self.inner.patience
+    pub(crate) fn retry_for(&self) -> Duration {
+        self.inner.retry_for
     }
 
     /// Takes places for the launch of these messages in queues with a limit. If one is full, waits for room for so long, if at
@@ -555,7 +555,7 @@ impl Scoop {
         }
         // The places are held for as long as the launch is under way, even if its future is dropped.
         let scoop = self.clone();
-        let launched = uninterrupted(
+        let launched = run_to_completion(
             async move {
                 let launched = scoop.launch_messages(messages).await;
                 if launched.as_ref().is_err_and(|given_up| given_up.in_doubt) {
@@ -577,7 +577,7 @@ impl Scoop {
             // Of two launches with one key, the second waits in the server until the first is committed, even if its
             // future is dropped.
             let scoop = self.clone();
-            let published = uninterrupted(async move {
+            let published = run_to_completion(async move {
                 let _turn = scoop.inner.unique_launches.acquire().await;
                 Ok(scoop.launch_now(messages).await)
             });
@@ -601,25 +601,22 @@ impl Scoop {
         })
     }
 
-    /// Retries this for as long as the patience of the program lasts. The argument is the attempt.
-    pub(crate) async fn patiently<T: Send, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
+    /// Retries this for as long as the retry time of the program lasts. The argument is the attempt.
+    pub(crate) async fn retrying<T: Send, F>(&self, attempt: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        self.trial().endure(attempt).await
+        self.trial().run(attempt).await
     }
 
-    /// As [`patiently`](Self::patiently), for a read of rows that may be many: for a list, a tree or an explanation. Reads
-    /// take turns, and leave connections to the sagas of the program. Reads that may take longer than the patience are not
+    /// As [`Self::retrying`], for a read of rows that may be many: for a list, a tree or an explanation. Reads
+    /// take turns, and leave connections to the sagas of the program. Reads that may take longer than the retry time are not
     /// joined, since one would fail. Not for a look at one message, as of [`Handle::wait`], which must not wait behind a slow list.
-    pub(crate) async fn read_patiently<T: Send, F>(
-        &self,
-        read: impl FnMut(Attempt) -> F,
-    ) -> Result<T, GivenUp>
+    pub(crate) async fn read_retrying<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
-        self.trial().reading(self.store().read_turns()).endure(read).await
+        self.trial().reading(self.store().read_permits()).run(read).await
     }
 
     /// Cancelled by a shutdown.
@@ -628,8 +625,8 @@ impl Scoop {
     }
 
     /// Begins an operation with retries.
-    pub(crate) fn trial(&self) -> Trial {
-        Trial::new(self.patience())
+    pub(crate) fn trial(&self) -> Retries {
+        Retries::new(self.retry_for())
     }
 
     /// Has the engine poll soon: a transaction of the caller may commit a launch without a notification.
@@ -668,7 +665,7 @@ impl Scoop {
             Some(engine) => engine.on_cancelled(runs),
             None => {
                 let store = self.store();
-                let woken = self.patiently(|_| store.wake(&runs)).await;
+                let woken = self.retrying(|_| store.wake(&runs)).await;
                 woken.map_err(GivenUp::error("a cancellation was requested"))?;
                 // A failed notification is made up for by polling.
                 let _ = store.notify(Uuid::nil()).await;
@@ -683,7 +680,7 @@ impl Scoop {
         let Some(parent) = repaired.parent.map(|parent| [parent]) else {
             return Ok(());
         };
-        let woken = self.patiently(|_| self.store().wake(&parent)).await;
+        let woken = self.retrying(|_| self.store().wake(&parent)).await;
         let woken = woken.map_err(GivenUp::error("a failed compensation was repaired"))?;
         self.notify_ready(&woken);
         Ok(())

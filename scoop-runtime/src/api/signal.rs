@@ -17,8 +17,8 @@ use crate::error::is_denied;
 use crate::saga::shape;
 use crate::store::{NewSignal, SignalType};
 use crate::telemetry::{self, trace};
-use crate::util::detached::uninterrupted;
-use crate::util::patience::{Attempt, GivenUp};
+use crate::util::detached::run_to_completion;
+use crate::util::retries::{Attempt, GivenUp};
 use crate::util::sync::{Mutex, lock};
 use crate::util::{ids, payload};
 use crate::{RuntimeError, Subscribed};
@@ -40,20 +40,20 @@ impl SendSignal {
     /// A signal without a Rust type.
     pub(crate) fn named(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
         let limit = scoop.limits().payload_bytes_max;
-        let prepared = prepare_value(to, KEEP_DEFAULT, limit, || Ok(payload));
+        let prepared = prepare_value(to, RETENTION_DEFAULT, limit, || Ok(payload));
         Self { scoop, prepared, required: false }
     }
 
     /// A signal for runs that await it now, with a payload that was checked before.
     pub(super) fn by_operator(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
-        let signal = NewSignal { id: ids::now_v7(), to, payload, keep: KEEP_BY_OPERATOR, trace: None };
+        let signal = NewSignal { id: ids::now_v7(), to, payload, keep: OPERATOR_RETENTION, trace: None };
         Self { scoop, prepared: Ok(signal), required: false }
     }
 
     /// Sets the time for which the signal is kept if no run awaits it, instead of that of its type.
     pub fn keep(mut self, time: Duration) -> Self {
         if let Ok(signal) = &mut self.prepared {
-            signal.keep = time.min(KEEP_MAX);
+            signal.keep = time.min(RETENTION_MAX);
         }
         self
     }
@@ -125,7 +125,7 @@ impl IntoFuture for SendSignal {
             scoop.check_signal(&signal.to.name, &signal.payload).await?;
             let span = begin(&mut signal);
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
-            let sending = uninterrupted(async move {
+            let sending = run_to_completion(async move {
                 let send = async |attempt| {
                     // The first attempt may have waited for a transaction that holds the id. Of those that go on
                     // waiting, one at a time takes a connection.
@@ -141,7 +141,7 @@ impl IntoFuture for SendSignal {
                         }),
                     }
                 };
-                let sent = scoop.patiently(send).await;
+                let sent = scoop.retrying(send).await;
                 if matches!(sent, Ok(0)) {
                     scoop.unhandled().signalled(&signal.to.name);
                 }
@@ -156,7 +156,7 @@ impl IntoFuture for SendSignal {
 
 /// Refuses a name that no saga awaits.
 async fn check_awaited(scoop: &Scoop, name: &str) -> Result<(), RuntimeError> {
-    let awaited = match scoop.patiently(|_| scoop.store().awaited_names(false)).await {
+    let awaited = match scoop.retrying(|_| scoop.store().awaited_names(false)).await {
         Err(given_up) if is_denied(&given_up.source) => return Ok(()),
         awaited => awaited.map_err(GivenUp::error("the names of awaited signals were looked up"))?,
     };
@@ -232,19 +232,19 @@ fn begin(signal: &mut NewSignal) -> Span {
 }
 
 /// The longest time for which a signal is kept: beyond the times that the database can store.
-const KEEP_MAX: Duration = Duration::from_secs(100_000_000_000);
+const RETENTION_MAX: Duration = Duration::from_secs(100_000_000_000);
 
 /// The time for which a signal without a type is kept: that of a derived type without a setting.
-const KEEP_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const RETENTION_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The time for which a signal is kept that an operator sends to a waiting run. If another signal reaches the run first, this
 /// one must not end a later wait.
-const KEEP_BY_OPERATOR: Duration = Duration::from_secs(60);
+const OPERATOR_RETENTION: Duration = Duration::from_secs(60);
 
 /// Checks a signal and its key.
 pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {
     let to = SignalKey { name: S::NAME.to_owned(), key };
-    prepare_value(to, S::KEEP, limit, || Json::to_value(signal))
+    prepare_value(to, S::RETENTION, limit, || Json::to_value(signal))
 }
 
 /// Checks the name, the key and the value of a signal. The value is made after the other checks.
@@ -260,5 +260,5 @@ fn prepare_value(
     }
     let value = value().map_err(|why| refused(why.to_string()))?;
     let payload = payload::storable(value, limit, || format!("the signal `{}`", to.name))?;
-    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: keep.min(KEEP_MAX), trace: None })
+    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: keep.min(RETENTION_MAX), trace: None })
 }

@@ -4,13 +4,13 @@ use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::MessageSettings;
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{HandlerList, PendingRuns, Store};
-use crate::util::detached::uninterrupted;
-use crate::util::patience::GivenUp;
+use crate::util::detached::run_to_completion;
 use crate::util::payload::check_topic;
+use crate::util::retries::GivenUp;
 use crate::{RuntimeError, Scoop};
 
 /// The result of retiring (`operate().handlers().retire`) a handler.
@@ -46,9 +46,9 @@ impl Retire {
         let Self { scoop, topic, handler, pending } = &self;
         // A retry would not count the runs dropped by the first attempt.
         let retire_once = |_| async { scoop.store().tables()?.retire(topic, handler, *pending).await };
-        let retired = scoop.trial().once().endure(retire_once).await?;
+        let retired = scoop.trial().once().run(retire_once).await?;
         let wake = |_| scoop.store().wake(&retired.parents);
-        scoop.notify_ready(&scoop.patiently(wake).await?);
+        scoop.notify_ready(&scoop.retrying(wake).await?);
         Ok(Retired {
             was_registered: retired.was_registered,
             pending: u64::try_from(retired.pending).unwrap_or(0),
@@ -64,7 +64,7 @@ impl IntoFuture for Retire {
     fn into_future(self) -> Self::IntoFuture {
         // Dropping the future must not prevent the wake-up of waiting runs after the transaction.
         async move {
-            let retiring = uninterrupted(async move { Ok(self.carry_out().await) });
+            let retiring = run_to_completion(async move { Ok(self.carry_out().await) });
             let retired = retiring.await.unwrap_or_else(|error| Err(error.into()));
             retired.map_err(GivenUp::error("a handler was retired"))
         }
@@ -76,7 +76,7 @@ impl IntoFuture for Retire {
 pub fn lacking_rights(scoop: &Scoop) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
     async move {
         let lacking = match scoop.store() {
-            Store::Postgres(store) => scoop.read_patiently(|_| store.lacking_rights()).await,
+            Store::Postgres(store) => scoop.read_retrying(|_| store.lacking_rights()).await,
             #[cfg(feature = "in-memory")]
             Store::Memory(_) => Ok(vec![]),
         };
@@ -95,19 +95,24 @@ pub fn register_handler(
     async move {
         check_topic(&topic, "operate().handlers().register")?;
         let of_topic = HandlerList { topic: Some(topic.clone()), ..HandlerList::default() };
-        let listed = scoop.patiently(|_| scoop.store().listed_handlers(&of_topic)).await;
+        let listed = scoop.retrying(|_| scoop.store().listed_handlers(&of_topic)).await;
         let listed = listed.map_err(GivenUp::error("the handlers were listed"))?;
         if listed.iter().any(|it| it.handler == handler) {
             return Ok(());
         }
         let handler = SubscribedSaga { topic, handler, was: vec![], settings: MessageSettings::default() };
-        let register = |_| scoop.store().register(std::slice::from_ref(&handler), Keep::forever());
-        scoop.patiently(register).await.map_err(GivenUp::error("a handler was registered"))
+        let register = |_| scoop.store().register(std::slice::from_ref(&handler), Retention::forever());
+        scoop.retrying(register).await.map_err(GivenUp::error("a handler was registered"))
     }
     .boxed()
 }
 
 /// `scoop_operate::Handlers::retire`.
 pub fn retire_handler(scoop: &Scoop, topic: impl Into<String>, handler: impl Into<String>) -> Retire {
-    Retire { scoop: scoop.clone(), topic: topic.into(), handler: handler.into(), pending: PendingRuns::Keep }
+    Retire {
+        scoop: scoop.clone(),
+        topic: topic.into(),
+        handler: handler.into(),
+        pending: PendingRuns::Retention,
+    }
 }

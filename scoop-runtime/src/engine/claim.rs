@@ -2,7 +2,7 @@
 //! of sagas with limits have another task ([`super::limits`]).
 //!
 //! One task for all handlers. It claims as many runs as there are free slots, in one statement and one commit, and
-//! repeats that while there are more. Handlers get slots in turns, so that the backlog of one does not block another.
+//! repeats that while there are more. Handlers get slots one after the other, so that the backlog of one does not block another.
 //! Without more to claim it waits for a signal of this process, for a notification of another one, or for the timer
 //! ([`super::timer`]), since signals and notifications only reduce latency. It looks once more by itself if the last
 //! claim may have missed a run.
@@ -21,7 +21,7 @@ use super::reconcile::reconcile;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
-use crate::store::{ClaimedRun, Lanes, QueueCursors, QueueLook, SetAside, Unclaimed};
+use crate::store::{ClaimQueues, ClaimedRun, HandOver, QueueCursors, QueueScan, Unclaimed};
 use crate::telemetry::{self, metrics};
 use crate::util::sync::lock;
 
@@ -40,23 +40,23 @@ const FILTER_HANDLERS_ABOVE: usize = 20;
 /// broke, and after the first reconciliation.
 const RECHECK_AFTER: Duration = Duration::from_secs(1);
 
-/// The interval at which a look begins earlier than its position: a statement may have read the clock long before its transaction began.
-const LOOK_BACK_INTERVAL: Duration = Duration::from_millis(200);
+/// The interval at which a scan begins earlier than its position: a statement may have read the clock long before its transaction began.
+const RESCAN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The pauses between looks at whole queues. These are a safety net: what the positions rest on may not hold, after a fail-over for
-/// example. Runs that become ready during such a look wait for its end, so these are less than one in a hundred.
-const WHOLE_LOOK_PAUSES: Pauses = Pauses { min: Duration::from_secs(60), of_duration: 300 };
+/// The pauses between full scans. These are a safety net: what the positions rest on may not hold, after a fail-over for
+/// example. Runs that become ready during such a scan wait for its end, so these are less than one in a hundred.
+const FULL_SCAN_PAUSES: Pauses = Pauses { min: Duration::from_secs(60), of_duration: 300 };
 
-/// The same where runs return to their queues with an earlier time. Claims of other processes learn of them; looks for ready runs do not.
+/// The pauses where runs return to their queues with an earlier time. Claims of other processes learn of them; scans for ready runs do not.
 /// The process that has returned them takes them as soon as it has a slot.
 pub(super) const PAUSES_WHERE_RUNS_RETURN: Pauses =
     Pauses { min: Duration::from_millis(200), of_duration: 300 };
 
-/// The longest pause between looks at whole queues.
-const WHOLE_LOOK_PAUSE_MAX: Duration = Duration::from_secs(600);
+/// The longest pause between full scans.
+const FULL_SCAN_PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// The pauses between looks at whole queues. Such a look passes all dead entries that an old snapshot keeps from being removed. So a
-/// pause is a multiple of the duration of the look before it, too.
+/// The pauses between full scans. Such a scan passes all dead entries that an old snapshot keeps from being removed. So a
+/// pause is a multiple of the duration of the scan before it, too.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pauses {
     min: Duration,
@@ -75,9 +75,7 @@ enum ClaimOutcome {
     Interrupted,
 }
 
-/// The state of the claimer between claims.
 struct ClaimerState {
-    /// There was more to claim than there were slots.
     more: bool,
     /// The time of the second reconciliation after a lost answer.
     recheck_at: Option<Instant>,
@@ -89,27 +87,24 @@ impl ClaimerState {
         Self { more: false, recheck_at: None, progress: QueueProgress::default() }
     }
 
-    /// The time of the next look without a signal.
     fn next_wakeup(&self) -> Option<Instant> {
         // What a claim left although it had slots was locked.
         let left_at = self.progress.cursors.has_left().then_some(self.progress.back_at);
-        self.progress.look_back_at().into_iter().chain(left_at).chain(self.recheck_at).min()
+        self.progress.rescan_at().into_iter().chain(left_at).chain(self.recheck_at).min()
     }
 }
 
-/// The positions in the queues, and when the next looks begin before them.
+/// The positions in the queues, and when the next scans begin before them.
 pub(super) struct QueueProgress {
     cursors: QueueCursors,
-    /// The topology of the queues.
     topology: i64,
-    /// The time from which the next look begins earlier than its position.
+    /// The time from which the next scan begins earlier than its position.
     back_at: Instant,
-    /// Whether the last look began at its position, and may have missed a run.
+    /// Whether the last scan began at its position, and may have missed a run.
     may_skip_runs: bool,
     pauses: Pauses,
-    /// The time from which the next look is at whole queues.
     whole_at: Instant,
-    /// The begin of the look under way, if it is at whole queues.
+    /// The begin of the scan under way, if it is a full scan.
     whole_since: Option<Instant>,
     /// How often the positions were dropped.
     resets: u64,
@@ -123,7 +118,7 @@ pub(super) struct Positions {
 
 impl Default for QueueProgress {
     fn default() -> Self {
-        Self::with_pauses(WHOLE_LOOK_PAUSES)
+        Self::with_pauses(FULL_SCAN_PAUSES)
     }
 }
 
@@ -142,7 +137,6 @@ impl QueueProgress {
         }
     }
 
-    /// Drops the positions.
     pub(super) fn reset(&mut self) {
         *self = Self { resets: self.resets + 1, topology: self.topology, ..Self::with_pauses(self.pauses) };
     }
@@ -155,7 +149,7 @@ impl QueueProgress {
         }
     }
 
-    /// The positions for a look at the queues now.
+    /// The positions for a scan now, which begins earlier at intervals.
     pub(super) fn cursors(&mut self) -> &mut QueueCursors {
         let now = Instant::now();
         if self.whole_at <= now {
@@ -167,29 +161,27 @@ impl QueueProgress {
         }
         self.may_skip_runs = now < self.back_at;
         if !self.may_skip_runs {
-            self.cursors.look_back();
-            self.back_at = now + LOOK_BACK_INTERVAL;
+            self.cursors.rescan();
+            self.back_at = now + RESCAN_INTERVAL;
         }
         &mut self.cursors
     }
 
-    /// Ends a look. One at whole queues is repeated after a multiple of its duration.
-    pub(super) fn end_look(&mut self) {
+    /// Ends a scan. A full one is repeated after a multiple of its duration.
+    pub(super) fn end_scan(&mut self) {
         if let Some(since) = self.whole_since.take() {
-            let pause = since.elapsed().saturating_mul(self.pauses.of_duration).min(WHOLE_LOOK_PAUSE_MAX);
+            let pause = since.elapsed().saturating_mul(self.pauses.of_duration).min(FULL_SCAN_PAUSE_MAX);
             self.whole_at = self.whole_at.max(Instant::now() + pause);
         }
     }
 
-    /// The positions as they are.
     pub(super) fn known(&self) -> &QueueCursors {
         &self.cursors
     }
 
-    /// Records a look for ready queues.
-    pub(super) fn looked_for_ready(&mut self, lanes: &Lanes, ready: &Lanes, look: &QueueLook) {
-        self.cursors.looked_for_ready(lanes, ready, look);
-        self.end_look();
+    pub(super) fn record_scan(&mut self, queues: &ClaimQueues, ready: &ClaimQueues, scan: &QueueScan) {
+        self.cursors.record_scan(queues, ready, scan);
+        self.end_scan();
     }
 
     /// The positions for a claim now, which may end after they are dropped.
@@ -203,12 +195,12 @@ impl QueueProgress {
             if let Some(advanced) = advanced {
                 self.cursors = advanced;
             }
-            self.end_look();
+            self.end_scan();
         }
     }
 
-    /// The time of the next look if the last one may have missed a run.
-    pub(super) fn look_back_at(&self) -> Option<Instant> {
+    /// The time of the next scan if the last one may have missed a run.
+    pub(super) fn rescan_at(&self) -> Option<Instant> {
         let back_at = self.may_skip_runs.then_some(self.back_at);
         let whole_at = (!self.cursors.is_at_the_beginning()).then_some(self.whole_at);
         back_at.into_iter().chain(whole_at).min()
@@ -266,14 +258,14 @@ async fn sleep_until_some(time: Option<Instant>) {
 /// to claim, it waits for several slots.
 async fn acquire_slots(
     engine: &Engine,
-    gather: bool,
-    second_look: Option<Instant>,
+    batch: bool,
+    recheck_at: Option<Instant>,
 ) -> Option<OwnedSemaphorePermit> {
     let first = async {
         let part = u32::try_from(engine.settings.concurrency / BATCH_SLOTS_FRACTION).unwrap_or(u32::MAX);
-        if gather && part > 1 {
-            let gathered = engine.slots.clone().acquire_many_owned(part);
-            if let Ok(permits) = tokio::time::timeout(BATCH_SLOTS_WAIT, gathered).await {
+        if batch && part > 1 {
+            let several = engine.slots.clone().acquire_many_owned(part);
+            if let Ok(permits) = tokio::time::timeout(BATCH_SLOTS_WAIT, several).await {
                 return permits;
             }
         }
@@ -283,8 +275,8 @@ async fn acquire_slots(
         biased;
         () = engine.stopping.cancelled() => return None,
         permits = first => permits,
-        () = engine.wakeups.doubts.notified() => return None,
-        () = sleep_until_some(second_look) => return None,
+        () = engine.wakeups.in_doubt.notified() => return None,
+        () = sleep_until_some(recheck_at) => return None,
     };
     let mut permits = first.ok()?;
     let more = engine.slots.available_permits().min(BATCH_MAX.saturating_sub(permits.num_permits()));
@@ -318,7 +310,7 @@ async fn reconcile_and_claim(engine: &Arc<Engine>, state: &mut ClaimerState) -> 
     }
     let began = Instant::now();
     let claimed = claim_ready(engine, limit, &mut state.progress).await?;
-    state.progress.end_look();
+    state.progress.end_scan();
     metrics::claim_seconds().record(began.elapsed().as_secs_f64());
     metrics::claimed_runs(claimed.len());
     let claims = if claimed.len() == limit { ClaimOutcome::Full } else { ClaimOutcome::Partial };
@@ -341,7 +333,7 @@ pub(super) async fn start_claimed(
         }
     }
     for run in unclaimed {
-        park_unclaimed(engine, run).await;
+        hand_back(engine, run).await;
     }
 }
 
@@ -350,13 +342,13 @@ async fn claim_suspect(engine: &Arc<Engine>, slots: &mut OwnedSemaphorePermit) -
     let Some(suspect) = engine.suspects.take() else {
         return Ok(());
     };
-    let lanes = engine.topology.lanes();
-    match engine.store.claim_suspect(engine.claimer(), &lanes, &suspect).await? {
+    let queues = engine.topology.queues();
+    match engine.store.claim_suspect(engine.claimer(), &queues, &suspect).await? {
         Some(Ok(claimed)) => {
             let slot = slots.split(1).expect("a claim has a slot");
             start_suspect(engine, claimed, slot);
         }
-        Some(Err(unclaimed)) => park_unclaimed(engine, unclaimed).await,
+        Some(Err(unclaimed)) => hand_back(engine, unclaimed).await,
         None => {}
     }
     Ok(())
@@ -367,19 +359,19 @@ async fn claim_ready(
     limit: usize,
     progress: &mut QueueProgress,
 ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-    let mut lanes = engine.topology.lanes();
-    progress.follow(lanes.topology);
+    let mut queues = engine.topology.queues();
+    progress.follow(queues.topology);
     let cursors = progress.cursors();
-    if lanes.len() > FILTER_HANDLERS_ABOVE {
-        let (ready, look) = engine.store.lanes_ready(&lanes, cursors).await?;
-        cursors.looked_for_ready(&lanes, &ready, &look);
-        lanes = Arc::new(ready);
+    if queues.len() > FILTER_HANDLERS_ABOVE {
+        let (ready, scan) = engine.store.queues_ready(&queues, cursors).await?;
+        cursors.record_scan(&queues, &ready, &scan);
+        queues = Arc::new(ready);
     }
-    let claimed = match lanes.len() {
+    let claimed = match queues.len() {
         0 => vec![],
         _ => {
-            let shares = engine.running_counts.snapshot();
-            engine.store.claim(engine.claimer(), &lanes, limit, &shares, cursors).await?
+            let running_counts = engine.running_counts.snapshot();
+            engine.store.claim(engine.claimer(), &queues, limit, &running_counts, cursors).await?
         }
     };
     // For the timer.
@@ -389,12 +381,11 @@ async fn claim_ready(
 
 fn start_one(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
     let flight = InFlightGuard::begin(engine.clone(), claimed.key);
-    let share = engine.running_counts.take(&claimed.handler);
+    let count = engine.running_counts.take(&claimed.handler);
     let limit = limit_of(engine, &claimed);
-    spawn_run(engine, flight, claimed, SlotLease::new(share, Slot::Shared(slot)).under_limit(limit));
+    spawn_run(engine, flight, claimed, SlotLease::new(count, Slot::Shared(slot)).under_limit(limit));
 }
 
-/// The guard of a run whose saga has a limit.
 fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
     let is_limited = engine.topology.is_limited(&claimed.handler);
     is_limited.then(|| LimitGuard {
@@ -405,28 +396,26 @@ fn limit_of(engine: &Engine, claimed: &ClaimedRun) -> Option<LimitGuard> {
     })
 }
 
-/// Starts a claimed suspect in its slot.
 pub(super) fn start_suspect(engine: &Arc<Engine>, claimed: ClaimedRun, slot: OwnedSemaphorePermit) {
     let flight = InFlightGuard::begin(engine.clone(), claimed.key);
-    let share = engine.running_counts.take(&claimed.handler);
-    let lease = SlotLease::of_suspect(share, Slot::Shared(slot), engine.suspects.permit());
+    let count = engine.running_counts.take(&claimed.handler);
+    let lease = SlotLease::of_suspect(count, Slot::Shared(slot), engine.suspects.permit());
     let limit = limit_of(engine, &claimed);
     spawn_run(engine, flight, claimed, lease.under_limit(limit));
 }
 
-/// Starts a claimed run in its slot.
 pub(super) fn spawn_run(engine: &Engine, flight: InFlightGuard, claimed: ClaimedRun, lease: SlotLease) {
     // Boxed here, so that the large future is moved once.
     engine.runs.spawn(Box::pin(execute::drive(flight, claimed, lease)));
 }
 
 /// Handles a claimed run that this worker cannot execute: hands it over if another program may read its record.
-pub(super) async fn park_unclaimed(engine: &Engine, unclaimed: Unclaimed) {
+pub(super) async fn hand_back(engine: &Engine, unclaimed: Unclaimed) {
     match unclaimed {
         Unclaimed::Unreadable { key, handler, why } => {
             let reason = format!("its record cannot be read: {why}");
             if hand_to_another(engine, key, &handler, &reason, IfRefused::Stuck, None).await
-                == SetAside::Stuck
+                == HandOver::Stuck
             {
                 telemetry::unreadable(key.root, key.id);
             }
@@ -440,40 +429,39 @@ mod tests {
     use super::*;
     use crate::store::Snapshot;
 
-    /// A look of all queues by a claim that leaves nothing.
-    fn look(progress: &mut QueueProgress) {
-        let look = QueueLook { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
-        progress.cursors().looked(&Lanes::default(), &look, []);
-        progress.end_look();
+    fn scan(progress: &mut QueueProgress) {
+        let scan = QueueScan { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
+        progress.cursors().record_ready(&ClaimQueues::default(), &scan, []);
+        progress.end_scan();
     }
 
     #[tokio::test(start_paused = true)]
     async fn claim_that_may_have_overlooked_runs_is_repeated_soon() {
         let (mut state, start) = (ClaimerState::new(), Instant::now());
         let claim = |state: &mut ClaimerState| {
-            look(&mut state.progress);
+            scan(&mut state.progress);
             state.next_wakeup()
         };
-        let whole = Some(start + WHOLE_LOOK_PAUSES.min);
+        let whole = Some(start + FULL_SCAN_PAUSES.min);
         assert_eq!(claim(&mut state), whole, "it began at the beginning");
-        let soon = Some(start + LOOK_BACK_INTERVAL);
+        let soon = Some(start + RESCAN_INTERVAL);
         assert_eq!(claim(&mut state), soon);
-        tokio::time::advance(LOOK_BACK_INTERVAL / 2).await;
+        tokio::time::advance(RESCAN_INTERVAL / 2).await;
         assert_eq!(claim(&mut state), soon, "not put off by others");
         state.recheck_at = Some(start);
         assert_eq!(state.next_wakeup(), Some(start), "whichever is first");
         state.recheck_at = None;
-        tokio::time::advance(LOOK_BACK_INTERVAL / 2).await;
+        tokio::time::advance(RESCAN_INTERVAL / 2).await;
         assert_eq!(claim(&mut state), whole);
     }
 
     #[tokio::test(start_paused = true)]
     async fn look_at_whole_queues_is_repeated_after_a_multiple_of_its_duration() {
         let mut progress = QueueProgress::default();
-        let Pauses { min, of_duration } = WHOLE_LOOK_PAUSES;
+        let Pauses { min, of_duration } = FULL_SCAN_PAUSES;
         let is_whole = |progress: &mut QueueProgress| {
             let is_whole = progress.cursors().is_at_the_beginning();
-            look(progress);
+            scan(progress);
             is_whole
         };
         let duration = min / of_duration * 2;
@@ -489,9 +477,9 @@ mod tests {
         assert_eq!(progress.whole_at, Instant::now() + min, "it was short");
         tokio::time::advance(min).await;
         progress.cursors();
-        tokio::time::advance(WHOLE_LOOK_PAUSE_MAX).await;
-        progress.end_look();
-        assert_eq!(progress.whole_at, Instant::now() + WHOLE_LOOK_PAUSE_MAX);
+        tokio::time::advance(FULL_SCAN_PAUSE_MAX).await;
+        progress.end_scan();
+        assert_eq!(progress.whole_at, Instant::now() + FULL_SCAN_PAUSE_MAX);
     }
 
     #[tokio::test(start_paused = true)]
@@ -499,8 +487,8 @@ mod tests {
         let mut progress = QueueProgress::default();
         let advance = |progress: &mut QueueProgress, from: &Positions| {
             let mut cursors = from.cursors.clone();
-            let look = QueueLook { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
-            cursors.looked(&Lanes::default(), &look, []);
+            let scan = QueueScan { at: time::OffsetDateTime::UNIX_EPOCH, snapshot: Snapshot::default() };
+            cursors.record_ready(&ClaimQueues::default(), &scan, []);
             progress.advance(from, Some(cursors));
             !progress.known().is_at_the_beginning()
         };
@@ -510,7 +498,7 @@ mod tests {
         progress.follow(1);
         assert!(!advance(&mut progress, &from), "the topology has changed");
         let from = progress.positions();
-        tokio::time::advance(WHOLE_LOOK_PAUSES.min).await;
+        tokio::time::advance(FULL_SCAN_PAUSES.min).await;
         progress.cursors();
         assert!(!advance(&mut progress, &from), "it is time to look at whole queues");
         let from = progress.positions();

@@ -17,19 +17,18 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::claim::park_unclaimed;
+use super::claim::hand_back;
 use super::execute::drive_as;
 use super::execution::InFlightGuard;
 use super::shared::Engine;
 use super::slots::{Slot, SlotLease};
 use crate::saga::registry::RunnableSaga;
-use crate::store::{Lanes, OverdueRun, Release};
+use crate::store::{ClaimQueues, OverdueRun, Release};
 use crate::telemetry;
 
 /// The number of runs that one statement checks.
 const BATCH_MAX: i64 = 1_000;
 
-/// The number of pending runs that one statement lists.
 const PENDING_MAX: i64 = 100;
 
 /// Marks the waiting runs that have missed a deadline, and has them checked.
@@ -72,20 +71,20 @@ pub(super) async fn end_pending(engine: Arc<Engine>) {
 /// Whether this has claimed the run. It records the same events as a program that has the saga.
 async fn end_one(engine: &Arc<Engine>, OverdueRun { run, steps }: OverdueRun) -> sqlx::Result<bool> {
     let saga = RunnableSaga::absent(&run.topic, &run.handler, steps);
-    let mut queue = Lanes { topology: engine.topology.lanes().topology, ..Lanes::default() };
+    let mut queue = ClaimQueues { topology: engine.topology.queues().topology, ..ClaimQueues::default() };
     queue.push(&run.topic, &saga.definition, 0, 0, false);
     // No reconciliation frees the run before it is in flight.
-    let listing = engine.unlisted_claims.read().await;
+    let read_guard = engine.signal_claims.read().await;
     let claimed = match engine.store.claim_suspect(engine.claimer(), &queue, &run).await? {
         Some(Ok(claimed)) => claimed,
         Some(Err(unclaimed)) => {
-            park_unclaimed(engine, unclaimed).await;
+            hand_back(engine, unclaimed).await;
             return Ok(false);
         }
         None => return Ok(false),
     };
     let flight = InFlightGuard::begin(engine.clone(), claimed.key);
-    drop(listing);
+    drop(read_guard);
     if !claimed.overdue {
         engine.store.release(&[Release::at_once(claimed.key)]).await?;
         return Ok(false);

@@ -17,8 +17,8 @@
 //! `tests/model/command.rs` visits all states of this protocol.
 
 mod batch;
-mod busy;
-pub(super) mod table;
+mod locked_entities;
+pub(super) mod sql_entity;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::batch::{OutcomeIfCommitted, Settles, decide_all};
-use self::busy::Busy;
+use self::locked_entities::LockedEntities;
 use super::execution::{Execution, Exit, Why, next, unread};
 use super::handover::{IfRefused, hand_to_another};
 use super::settle::queue::{Answer, SettleError};
 use super::settle::{SettleOutcome, StepFailed, settled};
 use super::shared::Engine;
 use super::user_code::authorize::unauthorized;
-use super::user_code::boundary::{self, Held};
+use super::user_code::boundary::{self, DropGuarded};
 use super::user_code::{injected_failure, message_of};
 use crate::completion::RunEnd;
 use crate::error::is_transient;
@@ -51,7 +51,7 @@ use crate::telemetry::metrics::{CodeEnd, StepTimer};
 use crate::telemetry::trace::with_trace;
 use crate::telemetry::{self, Code};
 
-/// About how many decisions one transaction takes at most; see [`Busy::take`].
+/// About how many decisions one transaction takes at most; see [`LockedEntities::take`].
 const BATCH_MAX: usize = 200;
 
 /// The time that the code of a batch may take while the entities are locked, if its transaction then fails. The server
@@ -61,14 +61,13 @@ const SLOW_CODE: Duration = Duration::from_secs(5);
 /// The capacity of the queue. A run waits while it is full.
 const CHANNEL_MAX: usize = 1_000;
 
-/// A decision to be made.
 struct Undecided {
     entity: EntityId,
     decisions: CommandFunctions,
-    message: Held,
+    message: DropGuarded,
     /// The key of an entity whose state is in a table of the user.
-    table_key: Option<Held>,
-    /// Whether an attempt before had no result.
+    table_key: Option<DropGuarded>,
+    /// Whether an earlier attempt had no result.
     is_repeated: bool,
     task: ToDecide,
     saga: Arc<RunnableSaga>,
@@ -77,7 +76,6 @@ struct Undecided {
     run: Run,
     /// The context of the run, as recorded.
     stored_context: Context,
-    /// The context of the message of its event.
     event_context: Context,
     /// The definition at hand.
     at_hand: i32,
@@ -85,7 +83,6 @@ struct Undecided {
     recorded: Option<i32>,
 }
 
-/// What is to be decided.
 enum ToDecide {
     /// The command, with the value that `fetch` returned.
     Decide { fetched: Option<Value> },
@@ -99,9 +96,8 @@ pub(super) struct Pending {
     answer: oneshot::Sender<DecisionOutcome>,
 }
 
-/// The outcome of a decision.
 enum DecisionOutcome {
-    /// It was made, and this became of its settlement.
+    /// It was made; the answer is that of its settlement.
     Settled(Box<Settles>, Answer),
     /// The code of the command failed. Nothing has changed.
     Failed(Failure),
@@ -154,19 +150,18 @@ impl Pending {
     }
 }
 
-/// The receiver of decisions to be made.
-pub(super) type Queue = mpsc::Receiver<Pending>;
+pub(super) type Inbox = mpsc::Receiver<Pending>;
 
 /// Accepts decisions to be made.
 pub(super) struct DecisionQueue {
     own: mpsc::Sender<Pending>,
-    /// For entities whose states are in tables of the user.
+    /// The decisions about entities whose states are in tables of the user.
     tables: mpsc::Sender<Pending>,
 }
 
 impl DecisionQueue {
     /// The queue, and the receivers of decisions about entities of the engine, and about those in tables of the user.
-    pub(super) fn new() -> (Self, Queue, Queue) {
+    pub(super) fn new() -> (Self, Inbox, Inbox) {
         let (own, decisions) = mpsc::channel(CHANNEL_MAX);
         let (tables, of_tables) = mpsc::channel(CHANNEL_MAX);
         (Self { own, tables }, decisions, of_tables)
@@ -225,7 +220,7 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
             let saga = &execution.saga.definition.saga;
             let set =
                 hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await;
-            if set == crate::store::SetAside::HandedOver {
+            if set == crate::store::HandOver::HandedOver {
                 execution.handed_over(&step, &why);
                 return Err(Exit::Settled);
             }
@@ -246,7 +241,6 @@ fn failed(execution: &Execution, failure: Failure) -> StepFailed {
     StepFailed { context: execution.run.context.clone(), failure }
 }
 
-/// The decision to be made, or the failure of the step.
 async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Undecided, Failure>, Exit> {
     let source = execution.run.source.clone();
     let decisions = execution.saga.handler.decisions();
@@ -273,7 +267,7 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
     };
     let table_key = decisions.table.map(|(_, table_key)| boundary::run(&source, || table_key(message)));
     let table_key = match table_key.transpose() {
-        Ok(table_key) => table_key.map(Held::new),
+        Ok(table_key) => table_key.map(DropGuarded::new),
         Err(panic) => return Ok(Err(panic)),
     };
     if let Some(why) = refused_key(&key) {
@@ -320,19 +314,19 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
 }
 
 /// Decides until it is drained, without waiting for more.
-pub(super) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
-    let (mut arrived, mut busy) = (vec![], Busy::default());
+pub(super) async fn serve(engine: Arc<Engine>, mut queue: Inbox, drained: CancellationToken) {
+    let (mut arrived, mut locked_entities) = (vec![], LockedEntities::default());
     loop {
         let batch = tokio::select! {
             biased;
-            () = busy.due() => busy.take(BATCH_MAX),
-            _ = queue.recv_many(&mut arrived, BATCH_MAX) => busy.admit(std::mem::take(&mut arrived)),
+            () = locked_entities.due() => locked_entities.take(BATCH_MAX),
+            _ = queue.recv_many(&mut arrived, BATCH_MAX) => locked_entities.admit(std::mem::take(&mut arrived)),
             () = drained.cancelled() => return,
         };
         let left_out = decide_batch(&engine, batch).await;
-        busy.put_back(left_out);
+        locked_entities.put_back(left_out);
         if engine.stopping.is_cancelled() {
-            busy.drain().for_each(|pending| pending.send(DecisionOutcome::Stopped));
+            locked_entities.drain().for_each(|pending| pending.send(DecisionOutcome::Stopped));
         }
     }
 }
@@ -410,7 +404,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
                     pending.answer(OutcomeIfCommitted::Failed(failure), |_| Err(SettleError::Stopped));
                     continue;
                 }
-                let why = match Unhandled::of(&error) {
+                let why = match Unhandled::find_in(&error) {
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
                 };

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::{Conclusion, Continuation, Definition, Failure, Run, Tried, Wait};
+use scoop_core::{AttemptHistory, Conclusion, Continuation, Definition, Failure, Run, Wait};
 
 use super::decisions::{decide, is_decision};
 use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
@@ -26,7 +26,7 @@ use crate::bug::{Bug, is_injected};
 use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
 use crate::store::join::recorders;
-use crate::store::{ClaimedRun, FormerAttempts, Release, SetAside, StepTransaction};
+use crate::store::{ClaimedRun, FormerAttempts, HandOver, Release, StepTransaction};
 use crate::telemetry::{self, RunSpan};
 
 /// Executes a claimed run until it waits, ends, or has to be left to other workers.
@@ -37,7 +37,7 @@ pub(super) async fn drive(flight: InFlightGuard, claimed: ClaimedRun, lease: Slo
     drive_as(flight, claimed, lease, saga).await;
 }
 
-/// The same, by this saga.
+/// [`drive`] by this saga.
 pub(super) async fn drive_as(
     flight: InFlightGuard,
     claimed: ClaimedRun,
@@ -52,7 +52,7 @@ pub(super) async fn drive_as(
     let mut run = run;
     run.failed_children.splice(..0, failed_launches(wait.as_ref()));
     let (message, stored) = (OnceLock::new(), run.context.clone());
-    let (tried, reasons) = (Tried::default(), vec![]);
+    let (tried, reasons) = (AttemptHistory::default(), vec![]);
     let is_joined =
         || run.last.is_none() && engine.joins.iter().any(|spec| spec.topic == saga.definition.topic);
     let links = || if is_joined() { recorders(&payload) } else { vec![] };
@@ -72,7 +72,7 @@ pub(super) async fn drive_as(
         definition,
         reserved,
         stored_context: stored,
-        former_attempts: tried,
+        attempt_history: tried,
         give_up_reasons: reasons,
         interrupted: None,
         slot: Some(lease),
@@ -124,8 +124,8 @@ async fn position(engine: &Engine, execution: &mut Execution, tried_under: &[i32
         for definition in tried_under {
             under.push(recorded(engine, &execution.saga, Some(*definition)).await?);
         }
-        execution.former_attempts = Tried::of(&execution.saga.definition, &execution.run, &under);
-        if !execution.former_attempts.counts {
+        execution.attempt_history = AttemptHistory::of(&execution.saga.definition, &execution.run, &under);
+        if !execution.attempt_history.counts {
             (execution.attempts, execution.retries) = (0, 0);
         }
     }
@@ -197,17 +197,17 @@ async fn refuse(
 ) {
     let (key, saga) = (execution.key, &execution.saga.definition.saga);
     match hand_to_another(engine, key, saga, &why.recorded, otherwise, only).await {
-        SetAside::Stuck => {
+        HandOver::Stuck => {
             execution.span.is_stuck();
             telemetry::stuck(execution.at(&execution.step()), why.logged());
         }
-        SetAside::HandedOver => execution.handed_over(&execution.step(), why),
+        HandOver::HandedOver => execution.handed_over(&execution.step(), why),
         // That program has ended meanwhile: the next claim knows.
-        SetAside::Void if otherwise == IfRefused::Keep => {
+        HandOver::Void if otherwise == IfRefused::Keep => {
             release(engine, Release::at_once(key), flight).await;
             return;
         }
-        SetAside::Void => {}
+        HandOver::Void => {}
     }
     drop(flight);
 }
@@ -253,11 +253,10 @@ async fn await_another_signal(engine: &Engine, execution: &Execution, why: &Why,
     }
 }
 
-/// A retry after a pause.
 struct Retry {
     why: Why,
     pause: Duration,
-    /// The database or the connection failed, not the step.
+    /// Whether the database or the connection failed, and not the step.
     is_infrastructure: bool,
 }
 
@@ -268,7 +267,7 @@ async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InF
     let after = Release {
         granted: !is_infrastructure,
         definition: engine.topology.known_number_of(&execution.saga.definition.saga),
-        former_attempts: match execution.former_attempts.counts {
+        former_attempts: match execution.attempt_history.counts {
             true => FormerAttempts::OfSameStep,
             false => FormerAttempts::OfOtherStep,
         },
@@ -281,7 +280,7 @@ async fn retry(engine: &Engine, execution: &Execution, retry: Retry, flight: InF
     }
 }
 
-/// Whether this took effect: the run was held under its claim.
+/// Returns whether the claim of the run held.
 async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bool {
     let key = release.key;
     let released = engine.store.release(&[release]).await;
@@ -294,7 +293,7 @@ async fn release(engine: &Engine, release: Release, flight: InFlightGuard) -> bo
     })
 }
 
-/// One turn: the next move, and its conclusion.
+/// Makes the next move, and concludes it.
 async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit> {
     if let Some(wait) = execution.wait.take() {
         return Err(decide_wait(engine, execution, wait).await?);
@@ -318,7 +317,7 @@ async fn advance(engine: &Engine, execution: &mut Execution) -> Result<(), Exit>
         }
         reasons if reasons.is_empty() => {
             // From here on the next move counts as tried, however the call ends.
-            execution.former_attempts.next = true;
+            execution.attempt_history.next = true;
             match next(execution)? {
                 Continuation::Record(record) => Some((record.conclude(), None)),
                 Continuation::Call(call) if is_decision(execution, &call) => None,

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use scoop_core::{
-    Context, Continuation, Definition, Failure, Run, TraceContext, Tried, Wait, is_signal_wait, visible_step,
+    AttemptHistory, Context, Continuation, Definition, Failure, Run, TraceContext, Wait, is_signal_wait,
+    visible_step,
 };
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -23,15 +24,13 @@ use crate::telemetry::metrics::TimedStep;
 use crate::telemetry::{self, At, RunSpan};
 use crate::testing::CommitToken;
 
-/// A run in execution.
 pub(super) struct Execution {
     pub(super) key: ClaimKey,
     pub(super) saga: Arc<RunnableSaga>,
     pub(super) payload: Value,
-    pub(super) message: OnceLock<Held>,
+    pub(super) message: OnceLock<DropGuarded>,
     pub(super) attempts: i32,
     pub(super) retries: u32,
-    /// How the newest of these attempts failed.
     pub(super) newest_failure: Option<String>,
     pub(super) flags: HierarchyFlags,
     pub(super) began_at: OffsetDateTime,
@@ -42,15 +41,13 @@ pub(super) struct Execution {
     pub(super) definition: Option<i32>,
     /// Whether it continues under the definition at hand only, which newer ones have refused.
     pub(super) reserved: bool,
-    /// Its context, as recorded.
     pub(super) stored_context: Context,
-    /// The failed attempts before.
-    pub(super) former_attempts: Tried,
+    pub(super) attempt_history: AttemptHistory,
     /// Why it has to give up before the next move, if it has to.
     pub(super) give_up_reasons: Vec<Failure>,
     /// Its failure, if it has begun a step that runs at most once under an earlier claim.
     pub(super) interrupted: Option<Failure>,
-    /// Its slot, until it leaves that to its parent.
+    /// The slot, until the run leaves it to its parent.
     pub(super) slot: Option<SlotLease>,
     /// The faults that a rehearsal has let pass.
     pub(super) commit_token: Option<CommitToken>,
@@ -59,7 +56,7 @@ pub(super) struct Execution {
     pub(super) span: RunSpan,
     /// The span that has sent the signal with which it goes on.
     pub(super) signalled_by: Option<TraceContext>,
-    /// What it waits for, if strategies have to decide before it goes on.
+    /// The wait, if strategies have to decide before the run continues.
     pub(super) wait: Option<Wait>,
 }
 
@@ -81,8 +78,8 @@ impl Execution {
 impl Execution {
     /// Begins an execution with this message, after the SUSPENDED of this time. It is a trace of its own: that of an endless
     /// run would have no end.
-    pub(super) fn begin_anew(&mut self, payload: Value, after: OffsetDateTime) {
-        self.span.ends_as("anew");
+    pub(super) fn begin_execution(&mut self, payload: Value, after: OffsetDateTime) {
+        self.span.ends_as("continued_as_new");
         self.span = self.span.followed_by(self.at(""));
         self.span.continues_in(&mut self.run.context);
         (self.payload, self.message) = (payload, OnceLock::new());
@@ -116,7 +113,6 @@ impl Execution {
         self.signalled_by.as_ref().filter(|_| is_signal_wait(&last.step))
     }
 
-    /// Whether it has waited last in the step of one of these names.
     pub(super) fn waited_last_in(&self, steps: &[String]) -> bool {
         self.run.last.as_ref().is_some_and(|last| !self.run.is_backward() && steps.contains(&last.step))
     }
@@ -201,7 +197,6 @@ pub(super) struct InFlightGuard {
     key: ClaimKey,
 }
 
-/// An epoch of no claim.
 const EPOCH_UNKNOWN: i64 = i64::MIN;
 
 impl InFlightGuard {

@@ -8,13 +8,10 @@ use super::shared::Engine;
 use crate::store::{QueueLength, StepTransactions, StoreSizes};
 use crate::telemetry::{self, metrics};
 
-/// The interval of the gauges of the process.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// The sizes in the database are read each such number of intervals.
 const SIZES_EVERY: u32 = 6;
 
-/// Reports the gauges until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
     let mut limited = BTreeSet::new();
     for turn in 0_u32.. {

@@ -6,7 +6,7 @@
 //! definitions hand it over to each other.
 
 use super::shared::Engine;
-use crate::store::{ClaimKey, Refusing, SetAside};
+use crate::store::{ClaimKey, HandOver, HandOverRequest};
 use crate::telemetry;
 
 /// What happens to a refused run if no worker has a definition that may fit.
@@ -25,13 +25,13 @@ pub(super) async fn hand_to_another(
     reason: &str,
     otherwise: IfRefused,
     only: Option<i32>,
-) -> SetAside {
+) -> HandOver {
     let (worker, definition) = (engine.worker, engine.topology.number_of(saga));
     let or_stuck = otherwise == IfRefused::Stuck;
-    match engine.store.mark_stuck(Refusing { key, reason, worker, definition, or_stuck, only }).await {
+    match engine.store.mark_stuck(HandOverRequest { key, reason, worker, definition, or_stuck, only }).await {
         Ok(set) => {
             // A handler of `Failed` has a new run if it is stuck.
-            if set != SetAside::Void {
+            if set != HandOver::Void {
                 engine.wakeups.others.notify_one();
                 // It may be another definition of this program.
                 engine.wakeups.wake_claimers();
@@ -41,7 +41,7 @@ pub(super) async fn hand_to_another(
         Err(error) => {
             telemetry::release_failed(key.root, key.id, &error);
             engine.mark_in_doubt();
-            SetAside::Void
+            HandOver::Void
         }
     }
 }

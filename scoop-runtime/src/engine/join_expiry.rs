@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use crate::telemetry;
 
-/// Launches overdue sets until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
     let timed: Vec<_> =
         engine.joins.iter().filter(|spec| spec.within.is_some()).map(|spec| &**spec).collect();

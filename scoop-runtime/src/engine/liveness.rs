@@ -43,7 +43,6 @@ pub(super) enum WorkerSession {
     Memory(MemorySession),
 }
 
-/// The sender of a notification.
 enum Notification {
     Ourselves,
     Others,
@@ -81,7 +80,6 @@ impl WorkerSession {
         }
     }
 
-    /// Waits for a notification.
     async fn next_notification(&mut self, engine: &Engine) -> Notification {
         let sender = match self {
             Self::Postgres(session) => session.hear().await,
@@ -118,7 +116,7 @@ pub(super) async fn serve_session(
             biased;
             () = drained.cancelled() => return session.close().await,
             heard = session.next_notification(&engine) => heard,
-            () = engine.wakeups.unlisted.notified() => match is_listed(&engine).await {
+            () = engine.wakeups.unlisted.notified() => match is_registered(&engine).await {
                 true => continue,
                 false => Notification::Unlisted,
             },
@@ -154,7 +152,7 @@ pub(super) async fn serve_session(
 }
 
 /// Whether this worker is registered. True if that is unknown.
-async fn is_listed(engine: &Engine) -> bool {
+async fn is_registered(engine: &Engine) -> bool {
     let topology = engine.store.read_topology(&[]).await;
     topology.map_or(true, |topology| topology.living.iter().any(|living| living.id == engine.worker))
 }

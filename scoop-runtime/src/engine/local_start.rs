@@ -22,20 +22,19 @@ use crate::error::{is_contended, is_transient};
 use crate::store::Unhandled;
 use crate::store::{
     ClaimKey, CommittedParent, LaunchResult, NewMessage, NewSignal, ParentRef, SignalClaimer, SignalSent,
-    WakeOptions, is_bulky, known_before,
+    WakeOptions, is_bulky, mark_maybe_launched,
 };
 use crate::telemetry::{self, metrics};
-use crate::util::detached::uninterrupted;
-use crate::util::patience::Attempt;
+use crate::util::detached::run_to_completion;
+use crate::util::retries::Attempt;
 
 /// A slot for one run of a launch.
 struct LocalStart {
-    /// The position of its message.
     message: usize,
     key: ClaimKey,
     handler: String,
     flight: InFlightGuard,
-    share: CountGuard,
+    count: CountGuard,
     slot: Slot,
 }
 
@@ -51,9 +50,9 @@ pub(crate) async fn launch(
 ) -> sqlx::Result<Vec<StartedAs>> {
     // They are registered twice only if the task of an earlier attempt was stopped.
     let own = Arc::get_mut(messages).ok_or(sqlx::Error::WorkerCrashed)?;
-    known_before(own, attempt);
+    mark_maybe_launched(own, attempt);
     // Read first: by the number of an earlier topology than that of the starts, nothing is claimed.
-    let topology = engine.topology.lanes().topology;
+    let topology = engine.topology.queues().topology;
     let starts = reserve_local_starts(engine, own);
     let launched = if starts.is_empty() {
         let launch = engine.store.launch_in_own_transaction(messages).await?;
@@ -61,7 +60,8 @@ pub(crate) async fn launch(
         vec![launch.started_as(messages, attempt); messages.len()]
     } else {
         // Claimed runs have to start.
-        uninterrupted(launch_and_start(engine.clone(), topology, messages.clone(), starts, attempt)).await?
+        run_to_completion(launch_and_start(engine.clone(), topology, messages.clone(), starts, attempt))
+            .await?
     };
     if attempt == Attempt::Repeat {
         // Messages launched by an earlier attempt have not been announced.
@@ -95,9 +95,9 @@ fn reserve_local_starts(engine: &Arc<Engine>, messages: &mut [NewMessage]) -> Ve
                 continue;
             };
             let key = message.reserve_local_run(handler);
-            let (flight, share) =
+            let (flight, count) =
                 (InFlightGuard::begin(engine.clone(), key), engine.running_counts.take(handler));
-            starts.push(LocalStart { message: at, key, handler: handler.to_owned(), flight, share, slot });
+            starts.push(LocalStart { message: at, key, handler: handler.to_owned(), flight, count, slot });
         }
     }
     starts
@@ -116,7 +116,7 @@ async fn launch_and_start(
         Err(error) => {
             // From here on runs that may have been claimed anyway are not in flight.
             drop(starts);
-            let refused = error.as_database_error().is_some() || Unhandled::of(&error).is_some();
+            let refused = error.as_database_error().is_some() || Unhandled::find_in(&error).is_some();
             if is_transient(&error) || !refused {
                 telemetry::launch_unknown(engine.worker, &error);
                 engine.mark_in_doubt();
@@ -125,13 +125,13 @@ async fn launch_and_start(
         }
     };
     let (mut begun, mut started) = (vec![], vec![vec![]; messages.len()]);
-    for LocalStart { message, key, handler, flight, share, slot } in starts {
+    for LocalStart { message, key, handler, flight, count, slot } in starts {
         // Not if its message existed, or its handler is not subscribed any more.
         if launch.claimed.contains(&key.id) {
             begun.push(handler.clone());
             started[message].push((key.id, handler.clone()));
             let claimed = messages[message].claimed(key, handler, &engine.identifier);
-            claim::spawn_run(&engine, flight, claimed, SlotLease::new(share, slot));
+            claim::spawn_run(&engine, flight, claimed, SlotLease::new(count, slot));
         }
     }
     notify_launch(&engine, &messages, &launch, begun);
@@ -163,14 +163,14 @@ const SIGNALLED_MAX: u32 = 4;
 /// Sends a signal, and starts as many of the runs that it reaches as there are slots. Notifies workers of the handlers of
 /// the others. Returns how many runs it has reached.
 pub(crate) async fn send_signal(engine: &Arc<Engine>, signal: &NewSignal) -> sqlx::Result<u64> {
-    let claims = engine.unlisted_claims.try_read().ok().filter(|_| !engine.stopping.is_cancelled());
+    let claims = engine.signal_claims.try_read().ok().filter(|_| !engine.stopping.is_cancelled());
     let most = u32::try_from(engine.slots.available_permits()).unwrap_or(u32::MAX).min(SIGNALLED_MAX);
     let slots =
         engine.slots.clone().try_acquire_many_owned(most).ok().filter(|_| most > 0 && claims.is_some());
-    let lanes = engine.topology.lanes();
+    let queues = engine.topology.queues();
     let claimer = slots.as_ref().map(|slots| SignalClaimer {
         claimer: engine.claimer(),
-        lanes: &lanes,
+        queues: &queues,
         slots: slots.num_permits(),
     });
     let is_claiming = claimer.is_some();
@@ -215,11 +215,11 @@ pub(super) async fn wake(
     let expected: Vec<_> = claimable
         .map(|parent| InFlightGuard::begin_at_unknown_epoch(engine.clone(), parent.root, parent.id))
         .collect();
-    let lanes = engine.topology.lanes();
+    let queues = engine.topology.queues();
     // A rehearsal has each run settle for itself.
     let commits = attempt == Attempt::First && engine.settings.rehearsal.is_none();
     let options = WakeOptions { slots: slots_free, commits };
-    let woken = match engine.store.wake_and_claim(parents, engine.claimer(), &lanes, options).await {
+    let woken = match engine.store.wake_and_claim(parents, engine.claimer(), &queues, options).await {
         Ok(woken) => woken,
         Err(error) => {
             // From here on runs that may have been claimed anyway are not in flight.

@@ -44,14 +44,15 @@ mod settle;
 
 // Shared state.
 mod decisions;
+mod health_state;
 mod shared;
 mod slots;
 mod step_stop_signals;
 mod suspects;
 mod topology;
-mod vitals;
 mod wakeups;
 
+pub use health_state::EngineState;
 pub(crate) use local_start::{launch, send_signal};
 pub(crate) use shared::Engine;
 pub use shared::IDENTIFIER_PREFIX;
@@ -60,4 +61,3 @@ pub(crate) use tasks::start;
 pub(crate) use user_code::boundary;
 pub use user_code::running::RunningStep;
 pub(crate) use user_code::running::current_step;
-pub use vitals::EngineState;

@@ -5,10 +5,9 @@ use scoop_core::{Conclusion, Event, EventKind, Failure, Fate, Path, Run};
 use super::execution::Execution;
 use crate::telemetry;
 
-/// A decision to report.
 pub(super) struct Decision {
     /// The failure that started the rollback, if this conclusion did.
-    turned_back: Option<Placed>,
+    began_rollback: Option<Placed>,
     ended: Option<Ended>,
 }
 
@@ -39,15 +38,15 @@ impl Decision {
             Fate::GoesOn(run) if run.is_backward() => None,
             Fate::GoesOn(_) | Fate::Committed => return None,
         };
-        let turned_back = newest(conclusion, EventKind::RollingBack).filter(|_| !before.is_backward());
-        let turned_back =
-            turned_back.and_then(|event| Some(Placed::new(Some(event), event.exception.as_ref()?)));
-        (turned_back.is_some() || ended.is_some()).then(|| Box::new(Self { turned_back, ended }))
+        let began_rollback = newest(conclusion, EventKind::RollingBack).filter(|_| !before.is_backward());
+        let began_rollback =
+            began_rollback.and_then(|event| Some(Placed::new(Some(event), event.exception.as_ref()?)));
+        (began_rollback.is_some() || ended.is_some()).then(|| Box::new(Self { began_rollback, ended }))
     }
 
     /// Reports it. Call this after the commit.
     pub(super) fn report(&self, execution: &Execution) {
-        if let Some(Placed { step, failure }) = &self.turned_back {
+        if let Some(Placed { step, failure }) = &self.began_rollback {
             execution.span.fails(failure);
             let gave_up = GaveUp::of(failure);
             gave_up.report(execution, step, failure);
@@ -60,7 +59,7 @@ impl Decision {
         match &self.ended {
             Some(Ended::RolledBack { at: Placed { step, failure }, rollback_requested }) => {
                 // If there was nothing to undo, no part of a rollback has run.
-                let step = self.turned_back.as_ref().map_or(step, |turned| &turned.step);
+                let step = self.began_rollback.as_ref().map_or(step, |began| &began.step);
                 telemetry::rolled_back(execution.at(step), failure, *rollback_requested);
             }
             Some(Ended::RollbackFailed { at: Placed { step, failure }, is_again }) => {
@@ -75,7 +74,6 @@ impl Decision {
         }
     }
 
-    /// The kind of the event that records its newest decision.
     pub(super) fn kind(&self) -> EventKind {
         match &self.ended {
             Some(Ended::RolledBack { .. }) => EventKind::RolledBack,

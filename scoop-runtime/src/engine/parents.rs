@@ -28,9 +28,8 @@ use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::wakeups::{ParentCheck, ParentChecks};
 use crate::store::ParentRef;
 use crate::telemetry;
-use crate::util::patience::Attempt;
+use crate::util::retries::Attempt;
 
-/// The number of parents that one statement checks.
 const BATCH_MAX: usize = 1_000;
 
 /// How often a parent is checked as soon as a child has ended; later checks wait for a pause.
@@ -102,18 +101,15 @@ struct ParentQueue {
     parents: HashMap<Uuid, ParentEntry>,
     /// Slots for parents that are checked at once, at most one for each.
     slots: Option<OwnedSemaphorePermit>,
-    /// The parents to check, by time.
     due: BinaryHeap<Reverse<(Instant, Uuid)>>,
     /// The parents that can be forgotten unless they are checked again, by time.
     forget: VecDeque<(Instant, Uuid)>,
 }
 
-/// A parent to check.
 #[derive(Default)]
 struct ParentEntry {
     /// The next check, if there is one.
     pending: Option<ParentRef>,
-    /// The number of checks in a row.
     immediate_checks: u32,
     last: Option<Instant>,
 }
@@ -123,7 +119,6 @@ impl ParentQueue {
         check.drain(..).for_each(|(parent, slot)| self.add(parent, slot, now));
     }
 
-    /// Adds the parent of a child that has ended.
     fn add(&mut self, parent: ParentRef, slot: Option<OwnedSemaphorePermit>, now: Instant) {
         let id = parent.id;
         let asked = self.parents.entry(id).or_default();
@@ -149,12 +144,10 @@ impl ParentQueue {
         }
     }
 
-    /// The time of the next check.
     fn next(&self) -> Option<Instant> {
         self.due.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Takes the parents to check now.
     fn take(&mut self, now: Instant) -> Vec<ParentRef> {
         self.forget(now);
         let mut parents = vec![];

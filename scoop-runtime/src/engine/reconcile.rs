@@ -27,7 +27,7 @@ use crate::telemetry;
 /// under way that may have claimed a run. Then `signals` are delivered, and runs that a removed limit has left parked return
 /// to their queues. Pending runs of absent sagas that have to give up end.
 pub(super) async fn reconcile(engine: &Arc<Engine>, signals: Delivery) -> sqlx::Result<()> {
-    let _no_claims = engine.unlisted_claims.write().await;
+    let _no_claims = engine.signal_claims.write().await;
     let in_flight = || engine.in_flight().iter().map(|(id, _)| *id).collect();
     let began = Instant::now();
     let disowned = engine.store.reconcile(engine.worker, in_flight, engine.settings.backoff).await;

@@ -40,7 +40,7 @@ pub(super) async fn restore(engine: &Engine) -> sqlx::Result<()> {
         missing.iter().for_each(|it| telemetry::saga_unlisted(engine.worker, &it.handler));
         // Its definitions are gone, too, and their numbers are free.
         engine.topology.publish_again(&engine.store).await?;
-        engine.store.register(&missing, engine.settings.keep).await?;
+        engine.store.register(&missing, engine.settings.retention).await?;
         publish(engine).await?;
     }
     if registration.lacks_worker {

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use super::shared::Engine;
 use uuid::Uuid;
 
-use crate::api::{ArchiveError, OldRows, Pruned, ROWS_MAX, RefusedDeletions};
+use crate::api::{ArchiveError, Expired, Pruned, ROWS_MAX, RefusedDeletions};
 use crate::error::is_refused;
-use crate::store::{DueHierarchies, DueSettlement, PruneBatch, PruneMode, PruneResult, PruneTimes, Rest};
+use crate::store::{DueBatch, DueSettlement, PruneBatch, PruneMode, PruneResult, PruneTimes};
 use crate::telemetry;
 
 /// After this many failures of the archive in succession, the next attempt is at the next look.
@@ -34,17 +34,17 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     while !is_idle && (rest == Rest::More || sleeps(&engine, keep.interval).await) {
         rest = delete_due(&engine, &mut batch).await.unwrap_or_else(|error| {
             telemetry::operation_failed(engine.worker, "retention", &error);
-            Rest::Nothing
+            false
         });
     }
     engine.stopping.cancelled().await;
 }
 
 /// Deletes what is due now, if no other process does. Returns whether the turn ended before.
-async fn delete_due(engine: &Engine, batch: &mut PruneBatch) -> sqlx::Result<Rest> {
+async fn delete_due(engine: &Engine, batch: &mut PruneBatch) -> sqlx::Result<bool> {
     let (mut pruned, mut refused) = (Pruned::default(), RefusedDeletions::default());
     let result = match delete_hierarchies(engine, batch, &mut pruned, &mut refused).await {
-        Ok(rest) => delete_rows(engine, &mut pruned).await.map(|()| rest),
+        Ok(has_more) => delete_rows(engine, &mut pruned).await.map(|()| has_more),
         Err(error) => Err(error),
     };
     if !pruned.is_empty() {
@@ -61,17 +61,17 @@ async fn delete_hierarchies(
     batch: &mut PruneBatch,
     pruned: &mut Pruned,
     refused: &mut RefusedDeletions,
-) -> sqlx::Result<Rest> {
-    let (worker, keep) = (engine.worker, engine.settings.keep);
+) -> sqlx::Result<bool> {
+    let (worker, keep) = (engine.worker, engine.settings.retention);
     let end = Instant::now() + pace::turn(keep.interval);
     let mut failures = 0;
     loop {
-        let Some(mut due) = engine.store.tables()?.take_due(worker, keep, batch.size()).await? else {
+        let Some(mut due) = engine.store.tables()?.claim_due(worker, keep, batch.size()).await? else {
             return Ok(Rest::Nothing);
         };
         let size = due.roots.len();
-        if size == 0 && due.rest == Rest::Nothing {
-            return Ok(Rest::Nothing);
+        if size == 0 && !due.has_more {
+            return Ok(false);
         }
         let (archived, retry_after) = match archive(engine, &due.roots).await? {
             Archived::Needless => (None, keep.interval),
@@ -82,7 +82,7 @@ async fn delete_hierarchies(
             Archived::Failed { count, first, error } => {
                 failures += 1;
                 batch.failed();
-                due.rest = if failures < FAILURES_MAX { Rest::More } else { Rest::Nothing };
+                due.has_more = failures < FAILURES_MAX;
                 if count == 1 {
                     engine
                         .store
@@ -93,36 +93,36 @@ async fn delete_hierarchies(
                 }
                 (Some(vec![]), Duration::ZERO)
             }
-            Archived::Stopped => return release(engine).await.map(|()| Rest::Nothing),
+            Archived::Stopped => return release(engine).await.map(|()| false),
         };
         let begun = Instant::now();
-        let (rest, behind) = (due.rest, due.behind);
+        let (has_more, behind) = (due.has_more, due.behind);
         let has_archived = archived.as_ref().is_none_or(|archived| !archived.is_empty());
         let settlement = DueSettlement { due, archived, retry_after };
         let settled = settle(engine, settlement, refused).await?;
         let took = begun.elapsed();
-        let rest = match settled {
+        let has_more = match settled {
             Settled::Done(results) => {
                 results.into_iter().for_each(|result| pruned.add(result));
                 if has_archived {
                     batch.took(took, size);
                 }
-                rest
+                has_more
             }
             Settled::Refused => {
                 batch.failed();
-                if size > 1 { Rest::More } else { rest }
+                has_more || size > 1
             }
-            Settled::Lost => return Ok(Rest::Nothing),
+            Settled::Lost => return Ok(false),
         };
-        if rest == Rest::Nothing {
-            return Ok(rest);
+        if !has_more {
+            return Ok(false);
         }
         if !sleeps(engine, pace::pause_after(took, behind, keep.interval)).await {
-            return release(engine).await.map(|()| Rest::Nothing);
+            return release(engine).await.map(|()| false);
         }
         if Instant::now() > end {
-            return Ok(rest);
+            return Ok(has_more);
         }
     }
 }
@@ -143,7 +143,7 @@ async fn settle(
     refused: &mut RefusedDeletions,
 ) -> sqlx::Result<Settled> {
     let (worker, keep) = (engine.worker, engine.settings.keep);
-    let error = match engine.store.tables()?.settle_due(worker, keep, &settlement).await {
+    let error = match engine.store.tables()?.delete_due(worker, keep, &settlement).await {
         Ok(results) if results.is_empty() && !settlement.due.roots.is_empty() => return Ok(Settled::Lost),
         Ok(results) => return Ok(Settled::Done(results)),
         Err(error) if is_refused(&error) => error,
@@ -156,7 +156,7 @@ async fn settle(
             let topic = engine.store.tables()?.put_off(root, &text, retry_after(engine)).await?;
             refused.add(root, Some(topic), text);
             settlement.due.roots.clear();
-            engine.store.tables()?.settle_due(worker, keep, &settlement).await?;
+            engine.store.tables()?.delete_due(worker, keep, &settlement).await?;
         }
         _ => {}
     }
@@ -165,14 +165,14 @@ async fn settle(
 
 /// When to look again at a hierarchy that could not be archived or deleted, after its first failure.
 fn retry_after(engine: &Engine) -> Duration {
-    engine.settings.keep.interval.saturating_mul(RETRY_FACTOR)
+    engine.settings.retention.interval.saturating_mul(RETRY_FACTOR)
 }
 
 /// Leaves the rest to other processes, which would wait for minutes if this one still had it.
 async fn release(engine: &Engine) -> sqlx::Result<()> {
-    let nothing = DueHierarchies { roots: vec![], rest: Rest::Nothing, behind: Duration::ZERO };
+    let nothing = DueBatch { roots: vec![], has_more: false, behind: Duration::ZERO };
     let settlement = DueSettlement { due: nothing, archived: None, retry_after: Duration::ZERO };
-    engine.store.tables()?.settle_due(engine.worker, engine.settings.keep, &settlement).await?;
+    engine.store.tables()?.delete_due(engine.worker, engine.settings.keep, &settlement).await?;
     Ok(())
 }
 
@@ -193,7 +193,7 @@ async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
     let Some(archive) = &engine.settings.archive else { return Ok(Archived::Needless) };
     let due = engine.store.tables()?.deletable(roots, PruneTimes::ByTopic(engine.settings.keep)).await?;
     let Some(first) = due.first() else { return Ok(Archived::Done(due)) };
-    let archived = archive.take(engine.store.tables()?, engine.settings.patience, &due);
+    let archived = archive.take(engine.store.tables()?, engine.settings.retry_for, &due);
     match engine.stopping.run_until_cancelled(archived).await {
         None => Ok(Archived::Stopped),
         Some(Ok(())) => Ok(Archived::Done(due)),
@@ -207,9 +207,9 @@ async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
 /// Deletes the signals that reach no run any more, after the time of committed hierarchies, and the unique keys whose time is
 /// over.
 async fn delete_rows(engine: &Engine, pruned: &mut Pruned) -> sqlx::Result<()> {
-    let age = engine.settings.keep.committed;
-    let signals = (age < Duration::MAX).then_some(OldRows::Signals(age));
-    for rows in signals.into_iter().chain([OldRows::UniqueKeys]) {
+    let age = engine.settings.retention.committed;
+    let signals = (age < Duration::MAX).then_some(Expired::Signals(age));
+    for rows in signals.into_iter().chain([Expired::UniqueKeys]) {
         loop {
             let begun = Instant::now();
             let count = rows.prune(engine.store.tables()?, PruneMode::Delete).await?;

@@ -64,7 +64,6 @@ async fn with_removed_steps(engine: &Engine, saga: &RunnableSaga, plan: Plan) ->
     Ok(plan.knowing(known))
 }
 
-/// The log of a saga's runs.
 struct Log<'a> {
     store: &'a Store,
     definition: &'a Definition,
@@ -164,16 +163,16 @@ impl<'a> Log<'a> {
 }
 
 impl Read {
-    /// The same, up to before the newest part of the rollback.
+    /// The same plan, up to before the newest part of the rollback.
     fn repeated(mut self) -> Self {
         let parts = self.plan.parts();
         let newest = self.progress.last.as_ref().map_or("", |last| last.step.as_str());
         let at = parts.iter().position(|part| part.name == newest);
         let before = at.and_then(|at| at.checked_sub(1)).map(|before| parts[before].name.clone());
         if at.is_some() {
-            let any_part_done = before.is_some();
+            let has_begun = before.is_some();
             let resume = |step| Suspension { step, jump: None, iteration: 0, handler_iteration: None };
-            self.progress = RollbackProgress { last: before.map(resume), any_part_done };
+            self.progress = RollbackProgress { last: before.map(resume), has_begun };
         }
         self
     }

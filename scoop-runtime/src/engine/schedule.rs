@@ -30,26 +30,25 @@ pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     publish_some(engine, |_| true).await
 }
 
-/// The same, for the sagas with these names.
 async fn publish_some(engine: &Engine, is_one: impl Fn(&str) -> bool) -> sqlx::Result<()> {
     let schedules: Vec<_> = engine.schedules.iter().filter(|it| is_one(&it.name)).collect();
     if schedules.is_empty() {
         return Ok(());
     }
     let now = engine.store.now().await?.latest;
-    let published = schedules.into_iter().map(|it| {
+    let registrations = schedules.into_iter().map(|it| {
         let next_at = it.timetable.first(now);
         ScheduleRegistration::new(&it.topic, &it.name, &it.schedule, next_at)
     });
-    let published: Vec<_> = published
+    let registrations: Vec<_> = registrations
         .collect::<Result<_, TimetableError>>()
         .map_err(|unfit| sqlx::Error::Encode(unfit.into()))?;
-    engine.store.publish_schedules(&published).await
+    engine.store.publish_schedules(&registrations).await
 }
 
 /// Launches due ticks until the engine stops.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let mut followed = FollowedSchedules::of(&engine.schedules);
+    let mut followed = FollowedSchedules::new(&engine.schedules);
     while !followed.topics.is_empty() {
         let pause = match fire_due(&engine, &mut followed).await {
             Ok(pause) => pause,
@@ -68,14 +67,13 @@ pub(super) async fn serve(engine: Arc<Engine>) {
     engine.stopping.cancelled().await;
 }
 
-/// The schedules that this process follows, pair by pair.
 struct FollowedSchedules {
     topics: Vec<String>,
     handlers: Vec<String>,
 }
 
 impl FollowedSchedules {
-    fn of(schedules: &[Scheduled]) -> Self {
+    fn new(schedules: &[Scheduled]) -> Self {
         let pairs = schedules.iter().map(|it| (it.topic.clone(), it.name.clone()));
         let (topics, handlers) = pairs.unzip();
         Self { topics, handlers }
@@ -85,7 +83,7 @@ impl FollowedSchedules {
         (&self.topics, &self.handlers)
     }
 
-    /// Those that are not paused. The schedule of a paused saga stands still, as without a process.
+    /// The schedules without those of paused sagas, whose times pass as without a process.
     fn without_paused(&self, engine: &Engine) -> Self {
         let pairs = self.topics.iter().zip(&self.handlers);
         let pairs = pairs.filter(|(topic, handler)| !engine.topology.is_paused_for_new(topic, handler));
@@ -138,7 +136,6 @@ async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Re
     Ok(Duration::ZERO)
 }
 
-/// Reports the times that have no tick.
 fn report_left_out(advanced: &Advanced) {
     if let Some((since, until)) = advanced.missed {
         telemetry::missed_skipped(&advanced.saga, utc(system_time(since)), utc(system_time(until)));

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::decisions::DecisionQueue;
+use super::health_state::HealthState;
 use super::launches::NewLaunches;
 use super::settle::queue::Settler;
 use super::slots::{ReservedSlots, RunningCounts};
@@ -19,7 +20,6 @@ use super::step_stop_signals::{StopSignal, StopSignals};
 use super::suspects::Suspects;
 use super::topology::TopologyCache;
 use super::user_code::running::Running;
-use super::vitals::Vitals;
 use super::wakeups::Wakeups;
 use crate::RuntimeError;
 use crate::completion::Completions;
@@ -38,10 +38,8 @@ use crate::util::sync::{Mutex, MutexGuard, lock};
 /// programs.
 pub const IDENTIFIER_PREFIX: &str = "scoop-rs:";
 
-/// The pause of a task of the engine after the database failed.
 pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// The state that the tasks of the engine share.
 pub(crate) struct Engine {
     pub(super) store: Store,
     pub(super) subscriptions: Vec<SubscribedSaga>,
@@ -58,7 +56,7 @@ pub(crate) struct Engine {
     pub(super) in_flight: Mutex<BTreeSet<(Uuid, i64)>>,
     /// Held for reading from before a signal is sent until the runs that its statement has claimed are in flight: their ids
     /// are not known before.
-    pub(super) unlisted_claims: RwLock<()>,
+    pub(super) signal_claims: RwLock<()>,
     /// Set when an answer of the database was lost: then the assignments in the database may differ from `in_flight`.
     pub(super) in_doubt: AtomicBool,
     /// Set when it is time to reconcile without a known reason.
@@ -85,7 +83,7 @@ pub(crate) struct Engine {
     pub(super) gone: CancellationToken,
     pub(super) runs: TaskTracker,
     pub(super) running: Running,
-    pub(super) vitals: Vitals,
+    pub(super) health_state: HealthState,
     /// The codes of failures with values that their types did not read.
     pub(super) unread: Mutex<BTreeSet<&'static str>>,
 }
@@ -146,7 +144,6 @@ impl Engine {
         &self.store
     }
 
-    /// The signal that this run should stop.
     pub(crate) fn stop_signal(&self, key: ClaimKey) -> StopSignal {
         self.stop_signals.watch(key)
     }
@@ -191,12 +188,11 @@ impl Engine {
         self.sagas().handlers_of(topic).next().is_some()
     }
 
-    /// The topics on which launches need a place in the queue of a saga.
+    /// The topics on which launches need capacity in the queue of a saga.
     pub(crate) fn limited_topics(&self) -> Arc<LimitedTopics> {
         self.topology.limited_topics()
     }
 
-    /// Announces ready runs of these handlers.
     pub(crate) fn notify_ready(&self, handlers: &[String]) {
         let sagas = self.sagas();
         let mut own = false;
@@ -223,13 +219,13 @@ impl Engine {
         Claimer { worker: self.worker, identifier: &self.identifier }
     }
 
-    /// Has the timer look again: something becomes due at a certain time.
+    /// Has the timer check again, after a launch with a due time or a deadline.
     pub(crate) fn reschedule_timer(&self) {
         self.wakeups.clock.notify_one();
         self.wakeups.wake_limited();
     }
 
-    /// Announces the set that was launched for a key, and reports the messages that were set aside.
+    /// Notifies the handlers of a launched set, and reports the refused messages.
     pub(crate) fn notify_joined(&self, launched: &LaunchedSet) {
         self.notify_ready(&launched.handlers);
         for member in &launched.refused {
@@ -237,7 +233,7 @@ impl Engine {
         }
     }
 
-    /// Has the limits of joined messages be looked at again.
+    /// Has the limits of joined messages checked again.
     pub(crate) fn reschedule_joins(&self) {
         self.wakeups.joins.notify_one();
     }
@@ -251,14 +247,14 @@ impl Engine {
     /// Has the worker reconcile, since an answer of the database was lost.
     pub(super) fn mark_in_doubt(&self) {
         self.in_doubt.store(true, Ordering::Relaxed);
-        self.wakeups.doubts.notify_one();
+        self.wakeups.in_doubt.notify_one();
         self.wakeups.wake_claimers();
     }
 
     /// Has the worker reconcile, although no answer is known to be lost.
     pub(super) fn request_reconcile(&self) {
         self.reconcile_due.store(true, Ordering::Relaxed);
-        self.wakeups.doubts.notify_one();
+        self.wakeups.in_doubt.notify_one();
         self.wakeups.wake_claimers();
     }
 

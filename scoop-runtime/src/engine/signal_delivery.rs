@@ -31,7 +31,6 @@ use crate::error::is_transient;
 use crate::store::{Deliver, Delivered, LockedDelivery, Store, TransactionNumber};
 use crate::telemetry;
 
-/// The maximum number of requests that one statement answers.
 const BATCH_MAX: usize = 1_000;
 
 /// The maximum number of signals that one statement takes out of the kept ones.
@@ -40,7 +39,7 @@ const EXPIRED_MAX: u32 = 1_000;
 /// How long after a signal in a transaction of a user the commit of that is looked for: after each of these pauses.
 const PAUSES_MILLIS: [u64; 12] = [2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
-/// Looks at all kept signals this often, whether or not one is known to be left.
+/// The interval of sweeps of all kept signals, whether or not one is known to be left.
 const SWEEP_ALL_AFTER: Duration = Duration::from_secs(3_600);
 
 /// The pauses between two deliveries of a locked signal double from the first to the longest, with which it is logged.
@@ -49,9 +48,9 @@ const LOCKED_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The state between two deliveries.
 struct Sweeps {
-    /// Signals of earlier transactions were looked at.
+    /// Signals of earlier transactions were handled.
     since: TransactionNumber,
-    /// The time of the next look at all.
+    /// The time of the next sweep of all signals.
     all_at: Instant,
     locked: LockedKeys,
 }
@@ -61,9 +60,7 @@ struct Sweeps {
 struct LockedKeys(BTreeMap<SignalKey, LockedKey>);
 
 struct LockedKey {
-    /// The time of the next delivery.
     at: Instant,
-    /// The pause before that.
     pause: Duration,
 }
 
@@ -107,7 +104,6 @@ pub(super) async fn serve(engine: Arc<Engine>, mut queue: Deliveries, drained: C
 }
 
 impl Sweeps {
-    /// Delivers the signals sent since the last sweep.
     async fn sweep(&mut self, store: &Store) -> sqlx::Result<Delivered> {
         if self.all_at <= Instant::now() {
             (self.since, self.all_at) = (TransactionNumber::default(), Instant::now() + SWEEP_ALL_AFTER);
@@ -121,7 +117,6 @@ impl Sweeps {
 }
 
 impl LockedKeys {
-    /// Waits until one of them is to be delivered again.
     async fn one_is_due(&self) {
         match self.0.values().map(|locked| locked.at).min() {
             Some(at) => tokio::time::sleep_until(at).await,
@@ -129,13 +124,13 @@ impl LockedKeys {
         }
     }
 
-    /// Those to deliver again now.
+    /// The signals to deliver again now.
     fn due(&self) -> BTreeSet<SignalKey> {
         let now = Instant::now();
         self.0.iter().filter(|(_, locked)| locked.at <= now).map(|(to, _)| to.clone()).collect()
     }
 
-    /// Has these delivered again after a pause. Logs those that are locked for long, once.
+    /// Delivers these again after a pause. Logs one that is locked for long, once.
     fn defer(&mut self, locked: Vec<LockedDelivery>) {
         let now = Instant::now();
         for delivery in locked {
@@ -155,7 +150,7 @@ impl LockedKeys {
         }
     }
 
-    /// Removes those of these keys that were not deferred: they are not locked any more.
+    /// Removes the keys that were delivered: they are not locked any more.
     fn forget_delivered(&mut self, keys: &BTreeSet<SignalKey>) {
         let now = Instant::now();
         self.0.retain(|to, locked| locked.at > now || !keys.contains(to));

@@ -12,20 +12,20 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use super::suspects::SuspectPermit;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
-/// One of so many slots is reserved.
+/// One slot of this number is reserved.
 const RESERVED_PART: usize = 16;
 
 /// The reserved slots: no claim takes them, so a backlog does not either. They are for runs that this process launches
 /// of handlers with hardly any run in flight: these need not wait until a run of the backlog has ended.
 pub(super) struct ReservedSlots {
     slots: Arc<Semaphore>,
-    /// A handler with so many runs gets none.
+    /// A handler with this number of runs gets no reserved slot.
     reserve_below: usize,
 }
 
 impl ReservedSlots {
-    /// The reserved ones of so many slots, and how many are free.
-    pub(super) fn of(concurrency: usize) -> (Self, usize) {
+    /// Divides the slots. Returns the reserved ones and the number of the others.
+    pub(super) fn new(concurrency: usize) -> (Self, usize) {
         let concurrency = concurrency.min(Semaphore::MAX_PERMITS);
         let reserved = concurrency / RESERVED_PART;
         let few = reserved.div_ceil(4);
@@ -35,16 +35,14 @@ impl ReservedSlots {
     /// A reserved slot for a run of this handler, if it has few runs.
     pub(super) fn take(&self, counts: &RunningCounts, handler: &str) -> Option<Slot> {
         let permit =
-            (counts.of(handler) < self.reserve_below).then(|| self.slots.clone().try_acquire_owned());
+            (counts.get(handler) < self.reserve_below).then(|| self.slots.clone().try_acquire_owned());
         Some(Slot::Reserved(permit?.ok()?))
     }
 }
 
 /// The right to execute one run.
 pub(super) enum Slot {
-    /// A slot for any run.
     Shared(OwnedSemaphorePermit),
-    /// A reserved slot, which goes back to the reserved ones.
     Reserved(#[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit),
 }
 
@@ -60,43 +58,40 @@ pub(super) struct CountGuard {
 
 /// The slot of a run in execution. The count is dropped first, so that a claim for the slot sees the new count.
 pub(super) struct SlotLease {
-    share: CountGuard,
+    count: CountGuard,
     slot: Slot,
     suspect: Option<SuspectPermit>,
-    /// For a run of a saga with a limit. Dropped after the slot, so that the next run finds one.
+    /// Dropped after the slot, so that the next run of the saga finds one.
     limit: Option<LimitGuard>,
 }
 
-/// The places of sagas with limits that runs of this process have left, by handler.
+/// The capacity of limits that ended runs of this process have freed, by handler.
 #[derive(Clone, Default)]
 pub(super) struct FreedByHandler(Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>);
 
-/// The places of one saga that runs of this process have left.
+/// The capacity of the limits of one saga that ended runs of this process have freed.
 #[derive(Default)]
-pub(super) struct FreedPlaces {
-    /// Whether there are any.
+pub(super) struct FreedCapacity {
     pub(super) any: bool,
-    /// Those of keys.
+    /// The keys of the ended runs.
     pub(super) keys: Vec<String>,
 }
 
 impl FreedByHandler {
-    /// Takes those of a saga with these names.
-    pub(super) fn take(&self, handlers: &[String]) -> FreedPlaces {
-        let mut freed = lock(&self.0);
-        let mut places = FreedPlaces::default();
-        for keys in handlers.iter().filter_map(|handler| freed.remove(handler)) {
-            places.any = true;
-            places.keys.extend(keys);
+    pub(super) fn take(&self, handlers: &[String]) -> FreedCapacity {
+        let mut all = lock(&self.0);
+        let mut freed = FreedCapacity::default();
+        for keys in handlers.iter().filter_map(|handler| all.remove(handler)) {
+            freed.any = true;
+            freed.keys.extend(keys);
         }
-        places
+        freed
     }
 }
 
 /// A run that counts for the limit of its saga. When it is dropped, the next runs of such sagas are claimed.
 pub(super) struct LimitGuard {
     pub(super) handler: String,
-    /// The key under which it counts.
     pub(super) key: Option<String>,
     pub(super) freed: FreedByHandler,
     pub(super) next: Arc<Notify>,
@@ -110,16 +105,15 @@ impl Drop for LimitGuard {
 }
 
 impl SlotLease {
-    pub(super) fn new(share: CountGuard, slot: Slot) -> Self {
-        Self { share, slot, suspect: None, limit: None }
+    pub(super) fn new(count: CountGuard, slot: Slot) -> Self {
+        Self { count, slot, suspect: None, limit: None }
     }
 
-    /// For a suspect.
-    pub(super) fn of_suspect(share: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
-        Self { share, slot, suspect: Some(permit), limit: None }
+    pub(super) fn of_suspect(count: CountGuard, slot: Slot, permit: SuspectPermit) -> Self {
+        Self { count, slot, suspect: Some(permit), limit: None }
     }
 
-    /// The same, for a run that counts for a limit.
+    /// The lease of a run that counts for a limit.
     pub(super) fn under_limit(self, limit: Option<LimitGuard>) -> Self {
         Self { limit, ..self }
     }
@@ -129,10 +123,10 @@ impl SlotLease {
         self.suspect = None;
     }
 
-    /// The slot alone, if it is for a run of any handler.
+    /// The slot, unless it is reserved.
     pub(super) fn into_shared_slot(self) -> Option<OwnedSemaphorePermit> {
-        let Self { share, slot, suspect, limit } = self;
-        drop((share, suspect, limit));
+        let Self { count, slot, suspect, limit } = self;
+        drop((count, suspect, limit));
         match slot {
             Slot::Shared(permit) => Some(permit),
             Slot::Reserved(_) => None,
@@ -152,8 +146,7 @@ impl RunningCounts {
         self.map().clone()
     }
 
-    /// The count of a handler.
-    pub(super) fn of(&self, handler: &str) -> usize {
+    pub(super) fn get(&self, handler: &str) -> usize {
         self.map().get(handler).copied().unwrap_or(0)
     }
 
@@ -183,24 +176,24 @@ mod tests {
 
     #[test]
     fn spare_slots_are_for_handlers_with_few() {
-        let (reserved, common) = ReservedSlots::of(96);
+        let (reserved, common) = ReservedSlots::new(96);
         assert_eq!((common, reserved.reserve_below), (90, 2));
-        let shares = RunningCounts::default();
-        let (_crowd, _one) = ([(); 2].map(|()| shares.take("crowd")), shares.take("lone"));
-        assert!(reserved.take(&shares, "crowd").is_none());
+        let counts = RunningCounts::default();
+        let (_crowd, _one) = ([(); 2].map(|()| counts.take("crowd")), counts.take("lone"));
+        assert!(reserved.take(&counts, "crowd").is_none());
         let mut taken = vec![];
-        taken.extend(std::iter::from_fn(|| reserved.take(&shares, "lone")));
+        taken.extend(std::iter::from_fn(|| reserved.take(&counts, "lone")));
         assert_eq!(taken.len(), 6);
         drop(taken.pop());
-        assert!(reserved.take(&shares, "lone").is_some());
-        assert!(ReservedSlots::of(15).0.take(&shares, "lone").is_none(), "there is none to spare");
+        assert!(reserved.take(&counts, "lone").is_some());
+        assert!(ReservedSlots::new(15).0.take(&counts, "lone").is_none(), "there is none to spare");
     }
 
     #[test]
     fn ended_runs_are_not_counted() {
-        let shares = RunningCounts::default();
-        let now = || serde_json::to_value(shares.snapshot()).unwrap();
-        let (one, another, other) = (shares.take("a"), shares.take("a"), shares.take("b"));
+        let counts = RunningCounts::default();
+        let now = || serde_json::to_value(counts.snapshot()).unwrap();
+        let (one, another, other) = (counts.take("a"), counts.take("a"), counts.take("b"));
         assert_eq!(now(), json!({ "a": 2, "b": 1 }));
         drop((one, other));
         assert_eq!(now(), json!({ "a": 1 }));
@@ -219,7 +212,7 @@ mod tests {
         };
         drop([run("a", Some("1")), run("a", Some("2")), run("former a", Some("3")), run("b", None)]);
         let of = |handler: &str| {
-            let FreedPlaces { any, keys } = freed.take(&[handler.to_owned(), format!("former {handler}")]);
+            let FreedCapacity { any, keys } = freed.take(&[handler.to_owned(), format!("former {handler}")]);
             (any, keys)
         };
         assert_eq!(of("a"), (true, vec!["1".into(), "2".into(), "3".into()]));
@@ -243,40 +236,40 @@ mod interleavings {
     #[test]
     fn a_share_is_gone_before_its_slot_is_free() {
         explore(|| {
-            let (shares, slots) = (RunningCounts::default(), Arc::new(Semaphore::new(1)));
+            let (counts, slots) = (RunningCounts::default(), Arc::new(Semaphore::new(1)));
             let runs = ["a", "b", "a"].map(|handler| {
-                let (shares, slots) = (shares.clone(), slots.clone());
+                let (counts, slots) = (counts.clone(), slots.clone());
                 thread::spawn(move || {
                     let slot = block_on(slots.acquire_owned()).unwrap();
-                    let now = |shares: &RunningCounts| serde_json::to_value(shares.snapshot()).unwrap();
-                    assert_eq!(now(&shares), json!({}));
-                    let seat = SlotLease::new(shares.take(handler), Slot::Shared(slot));
-                    assert_eq!(now(&shares), json!({ handler: 1 }));
+                    let now = |counts: &RunningCounts| serde_json::to_value(counts.snapshot()).unwrap();
+                    assert_eq!(now(&counts), json!({}));
+                    let lease = SlotLease::new(counts.take(handler), Slot::Shared(slot));
+                    assert_eq!(now(&counts), json!({ handler: 1 }));
                     match thread_rng().gen_bool(0.5) {
-                        true => drop(seat),
-                        false => drop(seat.into_shared_slot()),
+                        true => drop(lease),
+                        false => drop(lease.into_shared_slot()),
                     }
                 })
             });
             runs.into_iter().for_each(|run| run.join().unwrap());
-            assert!(shares.map().is_empty());
+            assert!(counts.map().is_empty());
         });
     }
 
     #[test]
     fn runs_of_concurrent_threads_are_all_counted() {
         explore(|| {
-            let shares = RunningCounts::default();
+            let counts = RunningCounts::default();
             let runs = ["a", "b", "a", "a"].map(|handler| {
-                let shares = shares.clone();
+                let counts = counts.clone();
                 thread::spawn(move || {
-                    let share = shares.take(handler);
-                    assert!(shares.map()[handler] >= 1);
-                    drop(share);
+                    let count = counts.take(handler);
+                    assert!(counts.map()[handler] >= 1);
+                    drop(count);
                 })
             });
             runs.into_iter().for_each(|run| run.join().unwrap());
-            assert!(shares.map().is_empty());
+            assert!(counts.map().is_empty());
         });
     }
 }

@@ -39,7 +39,6 @@ impl StopSignal {
 }
 
 impl StopSignals {
-    /// The signal of this run.
     pub(super) fn watch(&self, key: ClaimKey) -> StopSignal {
         let mut runs = self.runs();
         let (watched, token) = runs.entry(key.id).or_insert_with(|| (key, CancellationToken::new()));
@@ -50,7 +49,6 @@ impl StopSignals {
         signal
     }
 
-    /// Removes a run whose signal was dropped.
     pub(super) fn forget(&self, run: Uuid) {
         self.runs().remove(&run);
     }
@@ -100,7 +98,7 @@ mod interleavings {
                     assert!(signal.is_raised() && watched.watch(key).is_raised());
                 })
             });
-            let looks = {
+            let scheduler = {
                 let watched = watched.clone();
                 thread::spawn(move || {
                     let mut raised = 0;
@@ -114,7 +112,7 @@ mod interleavings {
                     }
                 })
             };
-            runs.into_iter().chain([looks]).for_each(|task| task.join().unwrap());
+            runs.into_iter().chain([scheduler]).for_each(|task| task.join().unwrap());
             [1, 2].into_iter().for_each(|id| watched.forget(Uuid::from_u128(id)));
             assert!(watched.keys().is_empty() && watched.runs().is_empty());
         });

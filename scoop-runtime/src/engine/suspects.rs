@@ -14,16 +14,15 @@ use crate::store::{Suspect, SuspectClaim};
 use crate::util::sync::{Mutex, lock};
 
 /// The time after which a suspect in flight holds up no other: it has not ended its worker so far.
-const ALONE_MAX: Duration = Duration::from_secs(10);
+const EXCLUSIVE_MAX: Duration = Duration::from_secs(10);
 
-/// The suspects of this worker.
 #[derive(Default)]
 pub(super) struct Suspects {
     newest: Arc<Newest>,
     found: Mutex<Option<Suspect>>,
 }
 
-/// The suspect in flight that was claimed last, while it is.
+/// The suspect in flight that was claimed last.
 #[derive(Default)]
 struct Newest {
     claimed_at: Mutex<Option<Instant>>,
@@ -31,17 +30,16 @@ struct Newest {
 }
 
 impl Suspects {
-    /// The right to execute one. Taken by the claimer only.
+    /// The right to execute a suspect. Taken by the claimer only.
     pub(super) fn permit(&self) -> SuspectPermit {
         let claimed_at = Instant::now();
         *lock(&self.newest.claimed_at) = Some(claimed_at);
         SuspectPermit { newest: self.newest.clone(), claimed_at }
     }
 
-    /// Whether a suspect may be claimed now.
     pub(super) fn claim(&self) -> SuspectClaim {
         match *lock(&self.newest.claimed_at) {
-            Some(at) if at.elapsed() < ALONE_MAX => SuspectClaim::Deferred,
+            Some(at) if at.elapsed() < EXCLUSIVE_MAX => SuspectClaim::Deferred,
             _ => SuspectClaim::Allowed,
         }
     }
@@ -57,7 +55,7 @@ impl Suspects {
         suspect.filter(|_| self.claim() == SuspectClaim::Allowed)
     }
 
-    /// Returns when the next suspect may be claimed because the one in flight is none any more.
+    /// Returns when the suspect in flight has ended or is cleared, so that the next one may be claimed.
     pub(super) async fn ended(&self) {
         self.newest.ended.notified().await;
     }

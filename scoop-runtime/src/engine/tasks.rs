@@ -11,9 +11,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::decisions::DecisionQueue;
+use super::health_state::HealthState;
 use super::launches::NewLaunches;
 use super::settle::batched;
-use super::settle::queue::{Queue, Settler};
+use super::settle::queue::{OutcomeQueue, Settler};
 use super::shared::{Engine, IDENTIFIER_PREFIX};
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
@@ -21,7 +22,6 @@ use super::suspects::Suspects;
 use super::topology::TopologyCache;
 use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
-use super::vitals::Vitals;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Wakeups};
 use super::{
     claim, decisions, gauges, join_expiry, launches, limits, liveness, notify, parents, reconcile,
@@ -50,7 +50,7 @@ pub(crate) async fn start(
     let (settler, settlements) = Settler::new();
     let (decisions, undecided, of_tables) = DecisionQueue::new();
     let (wakeups, parents, deliveries) = Wakeups::new();
-    let (reserved, slots) = ReservedSlots::of(settings.concurrency);
+    let (reserved, slots) = ReservedSlots::new(settings.concurrency);
     let engine = Arc::new(Engine {
         slots: Arc::new(Semaphore::new(slots)),
         reserved,
@@ -68,7 +68,7 @@ pub(crate) async fn start(
         worker,
         identifier: format!("{IDENTIFIER_PREFIX}{worker}"),
         in_flight: Mutex::default(),
-        unlisted_claims: RwLock::default(),
+        signal_claims: RwLock::default(),
         queue_cursors: Mutex::default(),
         in_doubt: AtomicBool::new(false),
         reconcile_due: AtomicBool::new(false),
@@ -83,11 +83,11 @@ pub(crate) async fn start(
         gone: CancellationToken::new(),
         runs: TaskTracker::new(),
         running: Running::default(),
-        vitals: Vitals::default(),
+        health_state: HealthState::default(),
         unread: Mutex::default(),
     });
     // Before this worker is registered: workers with former names of these sagas then look for the new ones.
-    engine.store.register(&engine.subscriptions, engine.settings.keep).await?;
+    engine.store.register(&engine.subscriptions, engine.settings.retention).await?;
     let session = liveness::WorkerSession::open(&engine).await?;
     engine.note_session(true);
     if let Err(error) = publish(&engine).await {
@@ -112,11 +112,11 @@ async fn publish(engine: &Arc<Engine>) -> sqlx::Result<()> {
     reconcile::reconcile(engine, Delivery::All).await
 }
 
-/// The receivers of what other tasks hand over.
+/// The receivers of the queues between tasks.
 struct Queues {
-    settlements: Queue,
-    undecided: decisions::Queue,
-    of_tables: decisions::Queue,
+    settlements: OutcomeQueue,
+    undecided: decisions::Inbox,
+    of_tables: decisions::Inbox,
     parents: ParentChecks,
     deliveries: Deliveries,
 }
@@ -144,7 +144,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     spawn(signal_delivery::serve(engine.clone(), deliveries, drained.clone()).boxed());
     spawn(launches::serve(engine.clone(), drained.clone()).boxed());
     spawn(decisions::serve(engine.clone(), undecided, drained.clone()).boxed());
-    spawn(decisions::table::serve(engine.clone(), of_tables, drained.clone()).boxed());
+    spawn(decisions::sql_entity::serve(engine.clone(), of_tables, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());
     spawn(timer::serve_stop_signals(engine.clone(), drained.clone()).boxed());
     spawn(notify::serve(engine.clone(), drained.clone()).boxed());

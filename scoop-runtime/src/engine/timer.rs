@@ -24,12 +24,11 @@ use crate::util::sync::lock;
 /// The interval at which watched runs are checked without a signal.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The pause before another look after something was due. It may still be there, since another transaction has locked
+/// The pause before another scan after something was due. It may still be there, since another transaction has locked
 /// it or claims miss it for the moment; so the pause doubles each time, up to the longest.
 const PAUSE_WHEN_DUE: Duration = Duration::from_millis(2);
 const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
 
-/// Waits for the next due time, again and again.
 pub(super) async fn serve_timer(engine: Arc<Engine>, drained: CancellationToken) {
     let mut pause = PAUSE_WHEN_DUE;
     loop {
@@ -64,10 +63,10 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     if is_injected(Bug::NotificationsOnly) {
         return Ok(Some(poll));
     }
-    let lanes = engine.topology.lanes();
+    let queues = engine.topology.queues();
     // The claimer looks before these, too, at intervals.
     let cursors = lock(&engine.queue_cursors).clone();
-    let due = engine.store.next_due(&lanes, engine.worker, engine.suspects.claim(), &cursors).await?;
+    let due = engine.store.next_due(&queues, engine.worker, engine.suspects.claim(), &cursors).await?;
     engine.note_due(due.seconds);
     if due.is_pause_over {
         end_pauses(engine).await?;
@@ -75,7 +74,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     match due.topology {
         Some(topology)
             if due.is_pause_over
-                || topology != lanes.topology
+                || topology != queues.topology
                 || engine.topology.owes_acknowledgement.load(Ordering::Relaxed) =>
         {
             refresh::look(engine).await?;
@@ -105,7 +104,6 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     Ok(None)
 }
 
-/// Ends the pauses whose time is over.
 async fn end_pauses(engine: &Engine) -> sqlx::Result<()> {
     for pause in engine.store.tables()?.end_expired_pauses().await? {
         telemetry::pause_ended(&pause, "its time is over");
@@ -113,7 +111,6 @@ async fn end_pauses(engine: &Engine) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// Raises the signals of the runs that should stop.
 pub(super) async fn serve_stop_signals(engine: Arc<Engine>, drained: CancellationToken) {
     loop {
         let keys = engine.stop_signals.keys();

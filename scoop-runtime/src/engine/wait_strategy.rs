@@ -25,7 +25,7 @@ const PAUSES_FOR_LEFT: (f64, f64) = (0.02, 5.0);
 const LATE_INTERVAL: Duration = Duration::SECOND;
 
 /// How many looks there are in the rest of a long window, about.
-const LATE_LOOKS: i32 = 60;
+const LATE_CHECKS: i32 = 60;
 
 /// The launches of a run that have failed by their strategies, as failures of children.
 pub(super) fn failed_launches(wait: Option<&Wait>) -> Vec<ChildFailure> {
@@ -42,7 +42,7 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
     if execution.overdue {
         // It gives up when all of its children have ended, which give up, too.
         let decided = wait.clone().with_messages(vec![]);
-        return hold(engine, execution, WaitDecision { wait: Some(decided), ..WaitDecision::default() })
+        return suspend(engine, execution, WaitDecision { wait: Some(decided), ..WaitDecision::default() })
             .await;
     }
     let ids: Vec<_> = wait.messages().iter().map(|message| message.message).collect();
@@ -94,7 +94,7 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
                     let give_up_at = message.plan.late_give_up_at();
                     decision.late.push(LateDelivery { message: message.message, give_up_at });
                     // Handlers that register later are looked for at intervals.
-                    let pause = ((until - now) / LATE_LOOKS).max(LATE_INTERVAL);
+                    let pause = ((until - now) / LATE_CHECKS).max(LATE_INTERVAL);
                     times.push(until.min(now + pause));
                 }
                 ends_needed = ends_needed.min(i32::try_from(ends.max(1)).unwrap_or(i32::MAX / 2));
@@ -112,16 +112,16 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
         decision.until = times.into_iter().min();
     }
     decision.wait = Some(wait);
-    hold(engine, execution, decision).await
+    suspend(engine, execution, decision).await
 }
 
 /// Has the run wait for what is left. A child may have ended meanwhile, so its end is looked for once more.
-async fn hold(engine: &Engine, execution: &Execution, decision: WaitDecision) -> Result<Exit, Exit> {
-    let held = engine.store.decide_wait(execution.key, &decision).await;
-    let held = held.map_err(|error| {
+async fn suspend(engine: &Engine, execution: &Execution, decision: WaitDecision) -> Result<Exit, Exit> {
+    let handlers_known = engine.store.decide_wait(execution.key, &decision).await;
+    let handlers_known = handlers_known.map_err(|error| {
         Exit::InDoubt(format!("what its strategies decided could not be written: {error}"))
     })?;
-    let Some(handlers) = held else { return Err(Exit::TakenOver) };
+    let Some(handlers) = handlers_known else { return Err(Exit::TakenOver) };
     engine.notify_ready(&handlers);
     engine.wakeups.child_ended(
         ParentRef { root: execution.key.root, id: execution.key.id, at: OffsetDateTime::UNIX_EPOCH },
@@ -143,7 +143,6 @@ fn facts_of(message: &MessageWait, launched: &[LaunchedRun], now: OffsetDateTime
     }
 }
 
-/// The failure of a launch by its strategy.
 fn failure_of(execution: &Execution, message: &MessageWait, reason: &str) -> Failure {
     let step = execution.run.last.as_ref().map_or("", |last| visible_step(&last.step));
     let text = format!("step `{step}` waited for {message}, message {}: {reason}", message.message);
@@ -201,5 +200,5 @@ pub(super) async fn wait_for_left(engine: &Engine, execution: &mut Execution) ->
     let pause = Duration::seconds_f64((rests / 4.0).clamp(shortest, longest));
     let decision =
         WaitDecision { children: Some(-1), until: Some(now.latest + pause), ..WaitDecision::default() };
-    hold(engine, execution, decision).await.map(Some)
+    suspend(engine, execution, decision).await.map(Some)
 }

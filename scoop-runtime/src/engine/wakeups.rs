@@ -12,16 +12,13 @@ use super::slots::FreedByHandler;
 use crate::store::ParentRef;
 use crate::util::sync::{Mutex, lock};
 
-/// The receiver of parents to check.
 pub(super) type ParentChecks = mpsc::UnboundedReceiver<ParentCheck>;
 
 /// A parent whose child has ended, and the slot of that child if it is left to the parent.
 pub(super) type ParentCheck = (ParentRef, Option<OwnedSemaphorePermit>);
 
-/// The receiver of signals to deliver.
 pub(super) type Deliveries = mpsc::UnboundedReceiver<Delivery>;
 
-/// The signals to deliver.
 pub(super) enum Delivery {
     /// That of this name and key.
     To(SignalKey),
@@ -35,7 +32,6 @@ pub(super) enum Delivery {
 
 /// What the tasks of the engine wake each other with.
 pub(super) struct Wakeups {
-    /// There may be runs to claim.
     pub(super) claimer: Notify,
     /// There may be runs to claim of sagas with limits.
     pub(super) limited: Arc<Notify>,
@@ -46,7 +42,7 @@ pub(super) struct Wakeups {
     /// Whether a saga of this program has a limit.
     pub(super) has_limits: AtomicBool,
     /// Reconciliation is due, regardless of free slots.
-    pub(super) doubts: Notify,
+    pub(super) in_doubt: Notify,
     /// A foreign transaction may soon commit new runs without a notification: poll.
     pub(super) expected: AtomicBool,
     /// Something may be due sooner than known.
@@ -80,7 +76,7 @@ impl Wakeups {
             freed: FreedByHandler::default(),
             ready: Mutex::default(),
             has_limits: AtomicBool::new(false),
-            doubts: Notify::new(),
+            in_doubt: Notify::new(),
             expected: AtomicBool::new(false),
             clock: Notify::new(),
             rescan_after_claim: AtomicBool::new(false),
@@ -95,7 +91,6 @@ impl Wakeups {
         (wakeups, queue, to_deliver)
     }
 
-    /// Wakes the tasks that claim runs.
     pub(super) fn wake_claimers(&self) {
         self.claimer.notify_one();
         self.wake_limited();

@@ -187,15 +187,15 @@ pub enum SetupError {
         value: usize,
     },
 
-    /// A time of [`Keep`](crate::Keep) is too short.
+    /// A time of [`Retention`](crate::Retention) is too short.
     #[error(
-        "`Keep::{setting}` is {}, and the least is {}; write `.{setting}({})` or more",
+        "`Retention::{setting}` is {}, and the least is {}; write `.{setting}({})` or more",
         humane(*time),
         humane(*least),
         written(*least)
     )]
-    KeepTime {
-        /// The method of `Keep`.
+    RetentionTime {
+        /// The method of `Retention`.
         setting: &'static str,
         /// The time given.
         time: Duration,

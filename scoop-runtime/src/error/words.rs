@@ -57,7 +57,7 @@ pub(crate) fn unarchived(count: usize) -> String {
 }
 
 /// The remedy for a full queue.
-pub(super) fn way_out(messages: usize, limit: u32) -> &'static str {
+pub(super) fn advice(messages: usize, limit: u32) -> &'static str {
     match usize::try_from(limit).is_ok_and(|limit| messages > limit) {
         true => "launch fewer messages at once, or raise the `queue` of the saga",
         false => {

@@ -11,14 +11,14 @@ use std::time::Duration;
 /// ```
 /// # extern crate scoop_runtime as scoop;
 /// use std::time::Duration;
-/// use scoop::Keep;
+/// use scoop::Retention;
 ///
 /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// let keep = Keep::default().committed(30 * DAY).rolled_back(90 * DAY);
-/// assert_ne!(keep, Keep::forever());
+/// let keep = Retention::default().committed(30 * DAY).rolled_back(90 * DAY);
+/// assert_ne!(keep, Retention::forever());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
+pub struct Retention {
     pub(crate) committed: Duration,
     pub(crate) rolled_back: Duration,
     /// The time for which the unique key of a launch counts.
@@ -30,11 +30,11 @@ pub struct Keep {
 }
 
 /// The least time for which anything is kept: younger rows may still decide whether a repeated request is a repetition.
-pub(crate) const KEEP_MIN: Duration = Duration::from_secs(60 * 60);
+pub(crate) const RETENTION_MIN: Duration = Duration::from_secs(60 * 60);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-impl Keep {
+impl Retention {
     /// Keeps everything for ever.
     pub fn forever() -> Self {
         Self::always(Duration::MAX)
@@ -83,7 +83,7 @@ impl Keep {
     }
 }
 
-impl Default for Keep {
+impl Default for Retention {
     fn default() -> Self {
         Self {
             committed: 7 * DAY,

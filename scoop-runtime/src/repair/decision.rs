@@ -89,7 +89,7 @@ pub(crate) struct ConcernedRun {
     /// rollback, and ignores that it was rolled back.
     pub(crate) compensates: bool,
     /// Whether the part that failed is done, so that it was not the part itself that failed, but its children.
-    pub(crate) part_is_done: bool,
+    pub(crate) is_part_complete: bool,
     /// Whether it gave up while runs that this part launched, or whose rollback it requested, had not begun.
     pub(crate) leaves_behind: bool,
 }
@@ -224,7 +224,7 @@ impl FailedRun {
         };
         match action {
             RepairAction::Retry => {
-                let failed_there = self.run.handling.is_some() && self.run.part_is_done;
+                let failed_there = self.run.handling.is_some() && self.run.is_part_complete;
                 decision.repeats = failed_there || self.run.leaves_behind;
                 decision.repaired.push(self.repaired(&self.run, RowState::Ready)?);
             }

@@ -68,13 +68,11 @@ pub struct Reply<R> {
     pub value: R,
 }
 
-/// A query for children in a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildQuery<'a> {
     pub(crate) of: Launches<'a>,
     /// Only messages on this topic.
     pub(crate) topic: Option<&'a str>,
-    /// The name of the replies to read, in place of the payloads.
     pub(crate) replies: Option<&'a str>,
 }
 
@@ -180,7 +178,6 @@ pub(crate) fn chosen(mut named: Vec<(String, Value)>, name: &str) -> Vec<Value> 
     in_order(named)
 }
 
-/// Sorts the replies by their names into the order in which they were given.
 fn in_order(mut named: Vec<(String, Value)>) -> Vec<Value> {
     let place = |name: &str| {
         let (suspensions, nth) = name.rsplit_once('#')?.1.split_once('.')?;

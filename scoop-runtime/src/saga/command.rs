@@ -21,7 +21,6 @@ use crate::{Retry, Scope};
 /// The name of the step that gets information from outside, if there is one.
 pub(crate) const FETCH: &str = "fetch";
 
-/// The name under which decisions are stored.
 pub(crate) fn decision_name() -> &'static str {
     reply_name::<Decision<()>>()
 }
@@ -165,7 +164,7 @@ impl<C: Command> Saga for Decider<C> {
         if fetches { C::fetch_retry() } else { None }
     }
 
-    fn value_shapes() -> Vec<StoredType> {
+    fn stored_types() -> Vec<StoredType> {
         let entity = StoredType::of::<C::Entity>(format!("entity {}", C::Entity::NAME));
         vec![StoredType::of::<C::Fetched>(FETCH), entity]
     }
@@ -202,7 +201,6 @@ pub struct CommandFunctions {
     pub(crate) key: fn(&dyn Any) -> String,
     /// The functions of the entity if its states are in a table, and its key with the type erased.
     pub(crate) table: Option<(Table, KeyInTable)>,
-    /// [`Command::authorize`], if the command has it.
     pub(crate) authorize: Option<Authorize>,
     pub(crate) decide: Decide,
     pub(crate) undo: fn(&dyn Any, &dyn Any, &Value) -> Outcome<Option<ErasedDecision>>,
@@ -211,13 +209,10 @@ pub struct CommandFunctions {
 /// The result of the code of a command that did not panic.
 pub(crate) type Outcome<T> = std::result::Result<T, Undecidable>;
 
-/// A decision with its types erased.
 pub(crate) struct ErasedDecision {
-    /// The event or rejection to launch.
     pub(crate) message: Option<DecidedMessage>,
     /// The decision as the reply of the command. None for one that undoes another.
     pub(crate) reply: Option<Value>,
-    /// The application of the event.
     pub(crate) apply: Option<Box<Application>>,
 }
 

@@ -165,7 +165,6 @@ pub const fn failed_topic<S: Saga, const OUTCOME: usize>() -> &'static str {
     TopicOf::<S, OUTCOME>::TOPIC.text()
 }
 
-/// The topic of a filter for a saga.
 struct TopicOf<S, const OUTCOME: usize>(PhantomData<S>);
 
 impl<S: Saga, const OUTCOME: usize> TopicOf<S, OUTCOME> {

@@ -115,7 +115,7 @@ impl<T: Joined> HandledMessage<T> {
                 }
                 Ok(T::join(&mut set)?)
             },
-            shapes: || T::MEMBERS.iter().map(|member| (member.shape)()).collect(),
+            stored_types: || T::MEMBERS.iter().map(|member| (member.shape)()).collect(),
             message_type: || (TypeId::of::<T>(), std::any::type_name::<T>()),
             settings: || joined_settings(T::MEMBERS),
         }
@@ -176,20 +176,17 @@ const NUMBER_MAX: f64 = 1.7e308;
 const STEPS: &[StepDefinition] =
     &[StepDefinition::new("prepare").compensated(), StepDefinition::new("record")];
 
-/// Records the messages of the topics that a saga joins.
 pub(crate) struct Collector {
     members: &'static [JoinMember],
     spec: Arc<JoinSpec>,
 }
 
 impl Collector {
-    /// The types of the messages that it records.
     #[cfg(feature = "testing")]
     pub(crate) fn stored_types(&self) -> Vec<StoredType> {
         self.members.iter().map(|member| (member.shape)()).collect()
     }
 
-    /// The collector of a saga with these names, the first one first.
     pub(super) fn new(join: &Join, saga: &str) -> Self {
         let Join { topic, members, within } = *join;
         let topics = members.iter().map(|member| member.topic).collect();
@@ -201,13 +198,11 @@ impl Collector {
         self.spec.clone()
     }
 
-    /// The settings of its messages, in the order of [`collectors`].
     pub(super) fn settings(&self) -> impl Iterator<Item = MessageSettings> + use<> {
         self.members.iter().map(|member| (member.settings)())
     }
 }
 
-/// The collectors of a saga of this name, each with the type of its messages.
 pub(super) fn collectors(join: &Join, saga: &str) -> impl Iterator<Item = (Definition, MessageType)> {
     join.members.iter().map(move |member| {
         let (saga, topic) = (collector_name(saga).into(), member.topic.into());
@@ -215,7 +210,6 @@ pub(super) fn collectors(join: &Join, saga: &str) -> impl Iterator<Item = (Defin
     })
 }
 
-/// The name of the collectors of this saga.
 pub(crate) fn collector_name(saga: &str) -> String {
     format!("{saga}{COLLECTOR}")
 }

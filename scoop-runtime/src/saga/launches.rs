@@ -12,7 +12,6 @@ use crate::util::sync::{Mutex, lock};
 /// The number of topics of one step that are recorded at most: a program may compute their names.
 const TOPICS_MAX: usize = 1_000;
 
-/// A topic on which a step of a saga launches messages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StepTopic {
     pub(crate) saga: String,
@@ -52,14 +51,12 @@ impl RunnableSaga {
         self.handler.launches(step).is_none_or(|declared| declared.contains(&topic))
     }
 
-    /// The error of a launch that the step at this position does not declare.
     pub(crate) fn undeclared_launch(&self, step: usize, topic: &str, message: String) -> RuntimeError {
         let StepTopic { saga, step, topic } =
             self.step_topic(position_of_code(&self.definition, step), topic);
         RuntimeError::UndeclaredLaunch { saga, step, topic, message }
     }
 
-    /// The launches that its steps declare.
     pub(crate) fn declared_launches(&self) -> impl Iterator<Item = StepTopic> {
         let is_code = |step: &usize| self.definition.steps[*step].kind == StepKind::Code;
         (0..self.definition.steps.len()).filter(is_code).flat_map(move |step| {

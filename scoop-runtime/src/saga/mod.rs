@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use scoop_core::wait::WaitPlan;
-use scoop_core::{Definition, Entity, Failure, JoinIncomplete, KeepTimes, Message, Next, Result, Schedule};
+use scoop_core::{Definition, Entity, Failure, JoinIncomplete, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use self::shape::StoredType;
@@ -96,7 +96,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
 
     /// The shapes of the values of its steps, each with the name of the step.
     #[doc(hidden)]
-    fn value_shapes() -> Vec<StoredType> {
+    fn stored_types() -> Vec<StoredType> {
         vec![]
     }
 
@@ -215,8 +215,7 @@ pub struct HandledMessage<T> {
     pub(crate) topic: &'static str,
     /// Decodes the message from its stored payload.
     decode: fn(&Value) -> Result<T, DecodeError>,
-    /// The shapes of the stored message and of its stored replies.
-    shapes: fn() -> Vec<StoredType>,
+    stored_types: fn() -> Vec<StoredType>,
     message_type: fn() -> MessageType,
     settings: fn() -> MessageSettings,
 }
@@ -224,15 +223,15 @@ pub struct HandledMessage<T> {
 /// What a type of messages says about the storage of its messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageSettings {
-    /// [`Message::KEEP`].
-    pub(crate) keep: KeepTimes,
+    /// [`Message::RETENTION`].
+    pub(crate) keep: scoop_core::RetentionTimes,
     /// [`Message::REDACTED`].
     pub(crate) redacted: Vec<&'static str>,
 }
 
 impl MessageSettings {
     pub(crate) fn of<M: Message>() -> Self {
-        Self { keep: M::KEEP, redacted: M::REDACTED.to_vec() }
+        Self { keep: M::RETENTION, redacted: M::REDACTED.to_vec() }
     }
 }
 
@@ -256,7 +255,7 @@ impl<T> HandledMessage<T> {
         Self {
             topic: M::TOPIC,
             decode: |payload| Ok(T::from(M::read_stored(payload)?)),
-            shapes: || {
+            stored_types: || {
                 let (topic, many) = (M::TOPIC, if M::MANY_REPLIES { "replies" } else { "reply" });
                 let reply = StoredType::of::<M::Reply>(format!("{many} to {topic}"));
                 vec![StoredType::of::<M>(format!("message {topic}")), reply]
@@ -296,12 +295,11 @@ pub struct StepEnd {
     pub(crate) next: Next,
     pub(crate) output: Option<serde_json::Result<Value>>,
     /// The message of a new execution, in place of the next step.
-    pub(crate) anew: Option<serde_json::Result<Value>>,
+    pub(crate) as_new: Option<serde_json::Result<Value>>,
 }
 
 impl StepEnd {
-    /// The end of a step that returns nothing.
-    pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None, anew: None };
+    pub(crate) const CONTINUE: Self = Self { next: Next::Continue, output: None, as_new: None };
 }
 
 /// A saga whose types are erased: steps are positions, the message is `Any`.
@@ -515,8 +513,8 @@ impl<S: Saga> Handler for S {
 }
 
 fn types_of<S: Saga>() -> Vec<StoredType> {
-    let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.shapes)());
-    messages.chain(S::value_shapes()).collect()
+    let messages = S::Message::MESSAGES.iter().flat_map(|message| (message.stored_types)());
+    messages.chain(S::stored_types()).collect()
 }
 
 /// The message as [`Handler::decode`] of the same saga boxed it.
@@ -533,17 +531,13 @@ pub struct Registration {
     pub(crate) schedule: fn() -> Option<Schedule>,
     pub(crate) former_names: fn() -> &'static [&'static str],
     pub(crate) saga_type: fn() -> (TypeId, &'static str),
-    /// The types of its messages, each with its topic.
     messages: fn() -> Vec<(&'static str, MessageType)>,
-    /// The settings of its messages, in the same order.
     settings: fn() -> Vec<MessageSettings>,
     join: fn() -> Option<private::Join>,
     pub(crate) limits: fn() -> limits::Limits,
-    /// The types that it reads from the database and writes there.
     #[cfg(feature = "testing")]
     pub(crate) types: fn() -> Vec<StoredType>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
-    /// The package of the code.
     pub(crate) package: &'static str,
 }
 
@@ -561,7 +555,6 @@ impl Registration {
         (self.join)().map_or_else(Vec::new, |join| join::collectors(&join, saga).collect())
     }
 
-    /// The former names of its collectors.
     pub(crate) fn collectors_were(&self) -> Vec<String> {
         (self.former_names)().iter().map(|was| join::collector_name(was)).collect()
     }
@@ -573,7 +566,6 @@ impl Registration {
         Some(join::Collector::new(&(self.join)()?, first.unwrap_or(&definition.saga)))
     }
 
-    /// The saga for each of its topics, with the type of the messages on it.
     pub(crate) fn topics(&self) -> Vec<(Definition, MessageType)> {
         let (definition, messages) = (self.definition(), (self.messages)());
         match &*messages {
@@ -585,7 +577,6 @@ impl Registration {
         }
     }
 
-    /// The settings of its messages, in the order of [`Self::topics`].
     pub(crate) fn settings(&self) -> Vec<MessageSettings> {
         (self.settings)()
     }

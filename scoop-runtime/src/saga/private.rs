@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
-    Anew, Application, CodedError, Definition, Error, Failure, Message, Missed, NamedType, Next,
+    Application, CodedError, ContinueAsNew, Definition, Error, Failure, Message, Missed, NamedType, Next,
     QuestionMark, Result, Schedule, Signal, StepDefinition, StepKind, With,
 };
 use scoop_core::{Json, Stored};
@@ -106,13 +106,15 @@ pub fn jump<'a, S: Saga>(
 }
 
 /// Executes a step that returns where to continue, or the message of a new execution.
-pub fn anew<'a, S: Saga<Message: Message>>(
-    step: impl Future<Output = Result<Anew<S::Step, S::Message>, impl Into<Error>>> + Send + 'a,
+pub fn continue_as_new<'a, S: Saga<Message: Message>>(
+    step: impl Future<Output = Result<ContinueAsNew<S::Step, S::Message>, impl Into<Error>>> + Send + 'a,
 ) -> Boxed<'a, StepEnd> {
     Box::pin(async {
         Ok(match step.await.map_err(Into::into)? {
-            Anew::Next(next) => StepEnd { next: next.map(Step::index), ..StepEnd::CONTINUE },
-            Anew::Message(message) => StepEnd { anew: Some(Json::to_value(&message)), ..StepEnd::CONTINUE },
+            ContinueAsNew::Next(next) => StepEnd { next: next.map(Step::index), ..StepEnd::CONTINUE },
+            ContinueAsNew::Message(message) => {
+                StepEnd { as_new: Some(Json::to_value(&message)), ..StepEnd::CONTINUE }
+            }
         })
     })
 }

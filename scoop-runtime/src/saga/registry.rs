@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use scoop_core::{CodedError, Definition, KeepTimes, NameKind, NamedType, Schedule};
+use scoop_core::{CodedError, Definition, NameKind, NamedType, RetentionTimes, Schedule};
 
 use uuid::Uuid;
 
 use super::launches::KnownLaunches;
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::schedule::Timetable;
 use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
@@ -19,7 +19,6 @@ use crate::telemetry;
 use crate::telemetry::metrics::StepTimes;
 use crate::{RuntimeError, SetupError, Subscribed, Tick};
 
-/// Sagas provided by the user, by their type.
 #[derive(Default)]
 pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
 
@@ -37,15 +36,10 @@ impl Provided {
 /// The sagas of a program, with their subscriptions and schedules.
 pub(crate) struct Registry {
     pub(crate) sagas: Sagas,
-    /// The sagas that messages are delivered to.
     pub(crate) subscriptions: Vec<SubscribedSaga>,
-    /// The scheduled sagas.
     pub(crate) schedules: Vec<Scheduled>,
-    /// The joins of sagas.
     pub(crate) joins: Vec<Arc<JoinSpec>>,
-    /// The sagas that messages are delivered to, with their limits.
     pub(crate) limits: Vec<SagaLimit>,
-    /// The packages of the code of its sagas.
     pub(crate) packages: BTreeSet<&'static str>,
 }
 
@@ -58,16 +52,13 @@ pub(crate) struct Sagas {
     names: Vec<String>,
 }
 
-/// The name that a newer program has given a saga of this one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Renamed {
     pub(crate) topic: String,
     pub(crate) name: String,
-    /// The name in this program.
     pub(crate) own_name: String,
 }
 
-/// A scheduled saga.
 pub(crate) struct Scheduled {
     pub(crate) topic: String,
     pub(crate) name: String,
@@ -86,7 +77,6 @@ pub(crate) struct SubscribedSaga {
     pub(crate) settings: MessageSettings,
 }
 
-/// A saga that can be run.
 pub(crate) struct RunnableSaga {
     pub(crate) definition: Definition,
     pub(crate) handler: Arc<dyn Handler>,
@@ -203,7 +193,6 @@ impl Sagas {
         added
     }
 
-    /// A fingerprint of all definitions.
     pub(crate) fn fingerprint(&self) -> String {
         let mut text = String::new();
         for RunnableSaga { definition, handler, .. } in self.each() {
@@ -223,17 +212,14 @@ impl Sagas {
         self.each().map(|saga| &saga.definition)
     }
 
-    /// The sagas, in the order of [`Self::pairs`].
     pub(crate) fn each(&self) -> impl Iterator<Item = &RunnableSaga> {
         self.by_name.values().map(|saga| &**saga)
     }
 
-    /// Whether a saga of that name is run here.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.names.iter().any(|own| own == name)
     }
 
-    /// The names of the sagas on that topic.
     pub(crate) fn handlers_of(&self, topic: &str) -> impl Iterator<Item = &str> {
         let from = (topic.to_owned(), String::new());
         self.by_name
@@ -243,14 +229,12 @@ impl Sagas {
             .map(|(_, name)| &**name)
     }
 
-    /// The saga of that name on that topic.
     pub(crate) fn find(&self, topic: &str, name: &str) -> Option<&Arc<RunnableSaga>> {
         self.by_name.get(&(topic.to_owned(), name.to_owned()))
     }
 }
 
 impl SubscribedSaga {
-    /// Subscriptions of these topics and handlers, pair by pair.
     #[cfg(test)]
     pub(crate) fn pairs(topics: &[String], handlers: &[String]) -> Vec<Self> {
         let pairs = topics.iter().zip(handlers);
@@ -263,8 +247,8 @@ impl SubscribedSaga {
 
     /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
     /// times.
-    pub(crate) fn kept(&self, by_default: Keep) -> Keep {
-        let KeepTimes { committed, rolled_back } = self.settings.keep;
+    pub(crate) fn kept(&self, by_default: Retention) -> Retention {
+        let RetentionTimes { committed, rolled_back } = self.settings.keep;
         let committed = committed.unwrap_or(by_default.committed);
         by_default.committed(committed).rolled_back(rolled_back.unwrap_or(by_default.rolled_back))
     }
@@ -418,7 +402,7 @@ fn schedules(linked: &[&Registration], errors: &mut Vec<SetupError>) -> Vec<Sche
             }
             None => continue,
             Some(_) if !handles_ticks => "it does not handle `Tick`".into(),
-            Some(schedule) => match Timetable::of(&schedule) {
+            Some(schedule) => match Timetable::new(&schedule) {
                 Ok(timetable) => {
                     let (topic, name) = (topic.into(), saga.into());
                     schedules.push(Scheduled { topic, name, schedule, timetable });
@@ -537,7 +521,7 @@ mod tests {
 
                 impl Signal for $type {
                     const NAME: &'static str = "paid";
-                    const KEEP: Duration = Duration::ZERO;
+                    const RETENTION: Duration = Duration::ZERO;
                 }
             )*
         };

@@ -26,7 +26,6 @@ pub(crate) const MISSED_MAX: usize = 10_000;
 /// The shortest time between two times of a cron expression.
 const CRON_MIN: Duration = Duration::SECOND;
 
-/// A valid schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Timetable {
     times: Times,
@@ -41,9 +40,8 @@ enum Times {
     Cron(Box<Cron>),
 }
 
-/// The due times at some moment.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueTicks {
     /// The times to run for now.
     pub(crate) ticks: Vec<OffsetDateTime>,
     /// The next time to check; `None` if there is no later time.
@@ -61,7 +59,6 @@ pub(crate) enum LastTick {
     Unfinished,
 }
 
-/// The reason for which a schedule is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TimetableError {
     #[error(transparent)]
@@ -75,8 +72,7 @@ pub(crate) enum TimetableError {
 }
 
 impl Timetable {
-    /// The timetable of a schedule.
-    pub(crate) fn of(schedule: &Schedule) -> Result<Self, TimetableError> {
+    pub(crate) fn new(schedule: &Schedule) -> Result<Self, TimetableError> {
         let times = match schedule.recurrence {
             Recurrence::Every(pause) => Times::every_ms(every_ms(pause)?)?,
             Recurrence::Cron { expression, zone } => Times::Cron(Box::new(Cron::new(expression, zone)?)),
@@ -105,15 +101,15 @@ impl Timetable {
     }
 
     /// The times to run for now, given the stored `next_at`.
-    fn due(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
+    fn due(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> DueTicks {
         if now < next_at {
-            return Due { next_at: Some(next_at), ..Due::default() };
+            return DueTicks { next_at: Some(next_at), ..DueTicks::default() };
         }
         let come = |from| self.between(next_at, from, now);
         let mut from = None;
         let ticks: Vec<_> = match self.missed {
             Missed::All => {
-                from = self.first_made_up_for(next_at, now);
+                from = self.first_caught_up(next_at, now);
                 come(from.or(Some(next_at))).take(TICKS_MAX).collect()
             }
             Missed::Once => come(Some(next_at)).take(1).collect(),
@@ -127,14 +123,14 @@ impl Timetable {
             (Missed::All, Some(last)) => *last,
             _ => now,
         };
-        Due { ticks, next_at: self.after(next_at, done), from, is_overlap: false }
+        DueTicks { ticks, next_at: self.after(next_at, done), from, is_overlap: false }
     }
 
     /// The same after the last run, which may go on: then the schedule may leave these times out.
-    pub(crate) fn due_after(&self, last: LastTick, next_at: OffsetDateTime, now: OffsetDateTime) -> Due {
+    pub(crate) fn due_after(&self, last: LastTick, next_at: OffsetDateTime, now: OffsetDateTime) -> DueTicks {
         let due = self.due(next_at, now);
         match (last, self.overlap) {
-            (LastTick::Unfinished, Overlap::Skip) => Due { ticks: vec![], is_overlap: true, ..due },
+            (LastTick::Unfinished, Overlap::Skip) => DueTicks { ticks: vec![], is_overlap: true, ..due },
             _ => due,
         }
     }
@@ -151,7 +147,7 @@ impl Timetable {
 
     /// The first time that is made up for, if more than [`MISSED_MAX`] were missed since `next_at`. Doubles the period
     /// that it looks back while that has few enough times: the cost does not depend on `next_at`.
-    fn first_made_up_for(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Option<OffsetDateTime> {
+    fn first_caught_up(&self, next_at: OffsetDateTime, now: OffsetDateTime) -> Option<OffsetDateTime> {
         let has_too_many = |from| self.between(next_at, from, now).nth(MISSED_MAX).is_some();
         let shortest = match &self.times {
             Times::Every(micros) => Duration::microseconds(*micros),
@@ -193,7 +189,6 @@ impl Times {
     }
 }
 
-/// Converts the pause to its stored form.
 pub(crate) fn every_ms(pause: std::time::Duration) -> Result<i64, TimetableError> {
     let whole = pause.subsec_nanos().is_multiple_of(1_000_000);
     let ms = i64::try_from(pause.as_millis()).ok().filter(|ms| whole && *ms > 0);
@@ -211,7 +206,7 @@ mod tests {
     }
 
     fn hourly(missed: Missed) -> Timetable {
-        Timetable::of(&Schedule::every(std::time::Duration::from_secs(3600)).missed(missed)).unwrap()
+        Timetable::new(&Schedule::every(std::time::Duration::from_secs(3600)).missed(missed)).unwrap()
     }
 
     /// The times to run for, and the next one, as `hour:minute`.
@@ -252,12 +247,12 @@ mod tests {
     #[test]
     fn cron_makes_up_for_missed_times() {
         let timetable =
-            |missed| Timetable::of(&Schedule::cron("0 6 * * *", "America/New_York").missed(missed)).unwrap();
+            |missed| Timetable::new(&Schedule::cron("0 6 * * *", "America/New_York").missed(missed)).unwrap();
         let ticks = |missed| timetable(missed).due(at("2026-03-06T11:00:00Z"), at("2026-03-09T10:30:00Z"));
         let next_at = Some(at("2026-03-10T10:00:00Z"));
         let days =
             ["2026-03-06T11:00:00Z", "2026-03-07T11:00:00Z", "2026-03-08T10:00:00Z", "2026-03-09T10:00:00Z"];
-        let due = |ticks| Due { ticks, next_at, ..Due::default() };
+        let due = |ticks| DueTicks { ticks, next_at, ..DueTicks::default() };
         assert_eq!(ticks(Missed::Skip), due(vec![]));
         assert_eq!(ticks(Missed::Once), due(vec![at(days[0])]));
         assert_eq!(ticks(Missed::All), due(days.map(at).into()));
@@ -284,7 +279,7 @@ mod tests {
     fn of_too_many_missed_times_the_newest_are_made_up_for() {
         let now = at("2026-03-01T00:00:00Z");
         let second = Schedule::every(std::time::Duration::from_secs(1)).missed(Missed::All);
-        let second = Timetable::of(&second).unwrap();
+        let second = Timetable::new(&second).unwrap();
         for (timetable, next_at, age) in [
             (&hourly(Missed::All), "1900-01-01T00:07:00Z", Duration::hours(10_000)),
             (&hourly(Missed::All), "2025-01-01T00:07:00Z", Duration::hours(10_000)),
@@ -296,7 +291,7 @@ mod tests {
         }
         for cron in ["* * * * * *", "0 6 * * *"] {
             let timetable =
-                Timetable::of(&Schedule::cron(cron, "Europe/Prague").missed(Missed::All)).unwrap();
+                Timetable::new(&Schedule::cron(cron, "Europe/Prague").missed(Missed::All)).unwrap();
             let (count, _) = made_up_for(&timetable, "1900-01-01T00:00:00Z", now);
             assert!((MISSED_MAX / 2 - 1..=MISSED_MAX).contains(&count), "{cron}: {count}");
         }
@@ -304,7 +299,7 @@ mod tests {
 
     #[test]
     fn few_missed_times_of_a_long_period_are_all_made_up_for() {
-        let yearly = Timetable::of(&Schedule::cron("0 0 1 1 *", "UTC").missed(Missed::All)).unwrap();
+        let yearly = Timetable::new(&Schedule::cron("0 0 1 1 *", "UTC").missed(Missed::All)).unwrap();
         let due = yearly.due(at("1950-01-01T00:00:00Z"), at("2026-03-01T00:00:00Z"));
         assert_eq!((due.ticks.len(), due.ticks[0], due.from), (77, at("1950-01-01T00:00:00Z"), None));
     }
@@ -313,7 +308,7 @@ mod tests {
     #[test]
     fn late_checks_cause_no_drift() {
         let pause = std::time::Duration::from_millis(50);
-        let timetable = Timetable::of(&Schedule::every(pause)).unwrap();
+        let timetable = Timetable::new(&Schedule::every(pause)).unwrap();
         let start = at("2026-03-01T00:00:00Z");
         let mut next_at = timetable.first(start).unwrap();
         for late in 0..1_000 {
@@ -329,7 +324,7 @@ mod tests {
         let (next_at, earlier) = (at("2026-03-01T10:07:00Z"), at("2026-03-01T08:00:00Z"));
         for missed in [Missed::Skip, Missed::Once, Missed::All] {
             let due = hourly(missed).due(next_at, earlier);
-            assert_eq!(due, Due { next_at: Some(next_at), ..Due::default() }, "{missed:?}");
+            assert_eq!(due, DueTicks { next_at: Some(next_at), ..DueTicks::default() }, "{missed:?}");
         }
     }
 
@@ -351,7 +346,7 @@ mod tests {
 
     #[test]
     fn invalid_schedule_is_refused() {
-        let of = |schedule| Timetable::of(&schedule).unwrap_err();
+        let of = |schedule| Timetable::new(&schedule).unwrap_err();
         for pause in [std::time::Duration::ZERO, std::time::Duration::from_nanos(1_500_000)] {
             assert_eq!(of(Schedule::every(pause)), TimetableError::Every(pause));
         }

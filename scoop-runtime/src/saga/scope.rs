@@ -36,6 +36,10 @@ use scoop_core::wait::WaitPlan;
 ///
 /// Nothing that is done through a scope exists before the step has succeeded: the transaction is committed together
 /// with the launched messages and the record that the step is done.
+///
+/// # Cancel safety
+///
+/// Dropping a future of a scope before it is ready adds nothing to the step. Where something may be added, the method says so.
 pub struct Scope<'a> {
     engine: &'a Engine,
     place: CallSite<'a>,
@@ -43,7 +47,6 @@ pub struct Scope<'a> {
     replies: Vec<(String, Value)>,
     transaction: Option<StepTransaction>,
     emissions: Vec<Emission>,
-    /// The sleep after the step, if it sleeps.
     wait: Option<Wait>,
     signals: Vec<SentSignal>,
     /// Whether the beginning of a step that runs at most once is recorded, or may be.
@@ -70,7 +73,6 @@ impl Ignored {
     }
 }
 
-/// Identifies one call of user code.
 #[derive(Clone, Copy)]
 pub(crate) struct CallSite<'a> {
     pub(crate) key: ClaimKey,
@@ -79,7 +81,6 @@ pub(crate) struct CallSite<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) saga: &'a RunnableSaga,
     pub(crate) step: &'a str,
-    /// The position of the step in the definition.
     pub(crate) position: usize,
     pub(crate) iteration: u32,
     /// In a child failure handler, the number of its earlier calls for this step.
@@ -134,7 +135,6 @@ impl<'a> CallSite<'a> {
     }
 }
 
-/// The results of a call of user code.
 pub(crate) struct ScopeOutput {
     pub(crate) transaction: Option<StepTransaction>,
     pub(crate) emissions: Vec<Emission>,
@@ -176,7 +176,7 @@ impl<'a> Scope<'a> {
         self.cleans_up();
     }
 
-    pub(crate) fn into_remains(self) -> ScopeOutput {
+    pub(crate) fn into_output(self) -> ScopeOutput {
         let Self {
             transaction: opened, emissions, context, replies, wait, signals, has_begun, ignored, ..
         } = self;
@@ -236,10 +236,6 @@ impl<'a> Scope<'a> {
     /// If the message cannot be written as JSON, is too large, or contains a NUL character; if its runs would
     /// exceed [`Limits::depth_max`](crate::Limits::depth_max); or if the step declares its launches without it. A step that ignores such an error fails with it when it ends.
     ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future before it is ready launches nothing.
-    ///
     /// ```
     /// # use scoop_runtime::Scope;
     /// # use serde::{Deserialize, Serialize};
@@ -264,10 +260,6 @@ impl<'a> Scope<'a> {
     /// # Errors
     ///
     /// As [`Scope::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future before it is ready launches nothing.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -445,10 +437,6 @@ impl<'a> Scope<'a> {
     ///
     /// If the time is beyond the year 9999, or the clock of the server cannot be read.
     ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future before it is ready adds no sleep.
-    ///
     /// ```
     /// # use scoop_runtime::Scope;
     /// # use std::time::Duration;
@@ -482,7 +470,7 @@ impl<'a> Scope<'a> {
     /// # struct Packed { boxes: u32 }
     /// # impl scoop_core::Signal for Packed {
     /// #     const NAME: &'static str = "packed";
-    /// #     const KEEP: std::time::Duration = std::time::Duration::from_secs(60);
+    /// #     const RETENTION: std::time::Duration = std::time::Duration::from_secs(60);
     /// # }
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
     /// scope.signal(Packed { boxes: 2 }, "order 7")?;
@@ -521,10 +509,6 @@ impl<'a> Scope<'a> {
     /// # Errors
     ///
     /// The failure of a run that gives up, with the reasons; or an error if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
         async move {
             let CallSite { key, run, flags, step, .. } = self.place;
@@ -571,7 +555,7 @@ impl<'a> Scope<'a> {
         self.place.handler_iteration.unwrap_or(0)
     }
 
-    /// The number of this execution of the run, as trees show it: 1, and one more each time that the run goes on anew.
+    /// The number of this execution of the run, as trees show it: 1, and one more each time that the run continues as new.
     pub fn execution(&self) -> u32 {
         self.place.run.execution.number.saturating_add(1)
     }
@@ -613,7 +597,7 @@ impl<'a> Scope<'a> {
         Uuid::new_v5(&run.lineage.id(), instance.as_bytes())
     }
 
-    /// The id of the message that this run handles. It is the same in all executions of a run that goes on anew.
+    /// The id of the message that this run handles. It is the same in all executions of a run that continues as new.
     pub fn message_id(&self) -> Uuid {
         self.place.run.message
     }
@@ -644,7 +628,6 @@ impl<'a> Scope<'a> {
         })
     }
 
-    /// The newest value of a step, under its name or a former one.
     fn returned_by(&self, step: &str) -> Option<&Value> {
         let outputs = self.place.outputs;
         let definition = self.place.definition.steps.iter().find(|it| it.name == step);
@@ -688,7 +671,6 @@ impl<'a> Scope<'a> {
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {why}")]
 pub(crate) struct UnfitValue {
-    /// The description of the value, without its data.
     pub(crate) what: String,
     pub(crate) why: String,
     /// The message and the type of the reply, if it is one.
@@ -701,9 +683,7 @@ pub(crate) struct UnfitValue {
 #[derive(Clone, Debug)]
 pub(crate) struct UnfitSignal {
     pub(crate) name: String,
-    /// The names of the step of the wait.
     pub(crate) steps: Vec<String>,
-    /// The type.
     pub(crate) expected: String,
 }
 
@@ -712,7 +692,7 @@ const UNREADABLE: &str = "scoop:unreadable";
 
 impl UnfitValue {
     /// Finds it in the chain of sources of an error.
-    pub(crate) fn of(error: &Error) -> Option<&Self> {
+    pub(crate) fn find_in(error: &Error) -> Option<&Self> {
         error.chain().take(CHAIN_MAX).find_map(|cause| cause.downcast_ref())
     }
 }
@@ -741,25 +721,20 @@ pub struct Emit<'s> {
     depth: usize,
     detached_root: Option<Uuid>,
     options: Options,
-    /// The strategy of this launch.
     wait: Option<WaitPlan>,
-    /// Whether it may have one.
     has_choice: bool,
-    /// The place of the launch.
     at: &'static Location<'static>,
 }
 
 /// What launches a message without a type.
 const UNTYPED: &str = "Scope::launch_untyped";
 
-/// A message as a step gave it.
 struct EmittedMessage {
     topic: String,
     payload: Result<Value, RuntimeError>,
     /// Its Rust type, or what launches it without one.
     of: &'static str,
     requires_handler: bool,
-    /// Its strategy.
     wait: Option<WaitPlan>,
 }
 
@@ -807,7 +782,6 @@ impl Emit<'_> {
         self
     }
 
-    /// The error if its runs would exceed the maximum depth.
     fn depth_exceeded(&self) -> Option<Error> {
         let (depth, limit) = (self.depth, self.engine.settings().limits.depth_max);
         if depth <= limit {
@@ -820,7 +794,6 @@ impl Emit<'_> {
 }
 
 impl<'s> IntoFuture for Emit<'s> {
-    /// The id of the message.
     type Output = Result<Uuid>;
     type IntoFuture = BoxFuture<'s, Result<Uuid>>;
 

@@ -29,11 +29,9 @@ pub(crate) use self::change::unreadable;
 /// The maximum depth of a place, since a type may contain itself.
 const DEPTH_MAX: usize = 8;
 
-/// The maximum number of named fields of a stored value.
 const FIELDS_MAX: usize = 20;
 
-/// The maximum number of places in a shape.
-const PLACES_MAX: usize = 500;
+const PATHS_MAX: usize = 500;
 
 /// A stored type of a saga, and what it is the type of.
 pub struct StoredType {
@@ -68,13 +66,13 @@ impl StoredType {
 /// a sequence, tuple or map the first element counts. A type that accepts any document has only the place `any`.
 pub(crate) fn of<T: Stored>() -> String {
     let (mut shape, mut paths) = (String::new(), vec![vec![]]);
-    for _ in 0..PLACES_MAX {
+    for _ in 0..PATHS_MAX {
         let Some(path) = paths.pop() else { break };
-        let place = RefCell::new(None);
-        let question = Question { path: &path, place: &place };
+        let node = RefCell::new(None);
+        let probe = Probe { path: &path, node: &node };
         // The answer is always an error. The shape of a type that panics ends at that place.
-        let _ = catch_unwind(AssertUnwindSafe(|| T::read_stored(question).is_ok()));
-        let Some((text, parts)) = place.take() else { continue };
+        let _ = catch_unwind(AssertUnwindSafe(|| T::read_stored(probe).is_ok()));
+        let Some((text, parts)) = node.take() else { continue };
         let _ = writeln!(shape, "{path:?} {text}");
         if path.len() < DEPTH_MAX {
             paths.extend((0..parts).rev().map(|part| [&*path, &[part]].concat()));
@@ -83,7 +81,6 @@ pub(crate) fn of<T: Stored>() -> String {
     shape
 }
 
-/// The outermost place of a type.
 pub(crate) fn outermost<T: Stored>() -> String {
     of::<T>().lines().next().and_then(|line| line.strip_prefix("[] ")).unwrap_or("any").to_owned()
 }
@@ -103,21 +100,21 @@ pub(crate) fn of_stored(value: &Value) -> String {
 /// A line for each place of the shape with fields: those without which the type reads nothing. They are found by leaving
 /// each out of a sample of the shape. If the type does not read that, such as one with a date, none is known.
 pub(crate) fn required<T: Stored>(shape: &str) -> String {
-    let places = places(shape);
+    let nodes = nodes(shape);
     let reads =
         |value: &Value| catch_unwind(AssertUnwindSafe(|| T::read_stored(value).is_ok())).unwrap_or(false);
     // A text may be an id or a time.
-    let samples = TEXTS.map(|text| sample(&places, text, &mut vec![]));
+    let samples = TEXTS.map(|text| sample(&nodes, text, &mut vec![]));
     let mut lines = String::new();
     let Some(sample) = samples.into_iter().find(|sample| reads(sample)) else {
         let _ = writeln!(lines, "[] {REQUIRED} {UNKNOWN}");
         return lines;
     };
-    for (path, place) in &places {
-        let Place::Fields(names) = place else { continue };
+    for (path, node) in &nodes {
+        let Node::Fields(names) = node else { continue };
         let is_needed = |name: &&String| {
             let mut without = sample.clone();
-            let fields = fields_at(&mut without, &places, path);
+            let fields = fields_at(&mut without, &nodes, path);
             fields.is_some_and(|fields| fields.remove(*name).is_some()) && !reads(&without)
         };
         let needed: Vec<_> = names.iter().filter(is_needed).collect();
@@ -131,8 +128,8 @@ pub(crate) fn required<T: Stored>(shape: &str) -> String {
 /// What keeps a type of this shape from reading the value, a text for each field; empty if nothing is known to. A program that
 /// has the type decides more: the shape has no conditions of the type's own.
 pub(crate) fn misfits(shape: &str, value: &Value) -> Vec<String> {
-    let (places, mut found) = (places(shape), vec![]);
-    let check = Check { places: &places, required: &required_fields(shape) };
+    let (nodes, mut found) = (nodes(shape), vec![]);
+    let check = Check { nodes: &nodes, required: &required_fields(shape) };
     check.at(&mut vec![], "", value, &mut found);
     found.truncate(MISFITS_MAX);
     found
@@ -149,7 +146,6 @@ fn required_fields(shape: &str) -> Required {
     shape.lines().filter_map(fields).collect()
 }
 
-/// The texts of samples.
 const TEXTS: [&str; 3] = ["", "00000000-0000-0000-0000-000000000000", "2000-01-01T00:00:00Z"];
 
 /// Stands for the fields of a type that reads no sample.
@@ -158,61 +154,57 @@ const UNKNOWN: &str = "unknown";
 /// Marks the fields without which a type reads nothing.
 const REQUIRED: &str = "requires";
 
-/// The maximum number of misfits that are told.
 const MISFITS_MAX: usize = 10;
 
-/// A place of a shape.
-enum Place {
+enum Node {
     Fields(Vec<String>),
     Variants { names: Vec<String>, others: bool },
     Tuple(usize),
     Kind(String),
 }
 
-/// The places of a shape, by their paths.
-type Places = BTreeMap<Vec<usize>, Place>;
+type Nodes = BTreeMap<Vec<usize>, Node>;
 
-fn places(shape: &str) -> Places {
-    let place = |line: &str| {
+fn nodes(shape: &str) -> Nodes {
+    let node = |line: &str| {
         let (path, text) = line.split_once("] ")?;
         let names = |prefix: &str| serde_json::from_str::<Vec<String>>(text.strip_prefix(prefix)?).ok();
-        let place = if let Some(fields) = names("fields ") {
-            Place::Fields(fields)
+        let node = if let Some(fields) = names("fields ") {
+            Node::Fields(fields)
         } else if let Some(names) = names("variants ") {
-            Place::Variants { names, others: false }
+            Node::Variants { names, others: false }
         } else if let Some(names) = names("variants, others ") {
-            Place::Variants { names, others: true }
+            Node::Variants { names, others: true }
         } else if let Some(len) = text.strip_prefix("tuple of ").and_then(|len| len.parse().ok()) {
-            Place::Tuple(len)
+            Node::Tuple(len)
         } else {
-            Place::Kind(text.to_owned())
+            Node::Kind(text.to_owned())
         };
-        Some((parts(&format!("{path}]"))?, place)).filter(|_| !text.starts_with(REQUIRED))
+        Some((parts(&format!("{path}]"))?, node)).filter(|_| !text.starts_with(REQUIRED))
     };
-    shape.lines().filter_map(place).collect()
+    shape.lines().filter_map(node).collect()
 }
 
 fn parts(path: &str) -> Option<Vec<usize>> {
     serde_json::from_str(path).ok()
 }
 
-/// A value of the shape below this path.
-fn sample(places: &Places, text: &str, path: &mut Vec<usize>) -> Value {
-    match places.get(path) {
-        Some(Place::Fields(names)) => {
+fn sample(nodes: &Nodes, text: &str, path: &mut Vec<usize>) -> Value {
+    match nodes.get(path) {
+        Some(Node::Fields(names)) => {
             let fields =
-                names.iter().enumerate().map(|(part, name)| (name.clone(), below(places, text, path, part)));
+                names.iter().enumerate().map(|(part, name)| (name.clone(), below(nodes, text, path, part)));
             Value::Object(fields.collect())
         }
-        Some(Place::Variants { names, .. }) => match (names.first(), places.get(&[&**path, &[0]].concat())) {
-            (Some(name), Some(Place::Kind(kind))) if kind == "unit" => Value::String(name.clone()),
+        Some(Node::Variants { names, .. }) => match (names.first(), nodes.get(&[&**path, &[0]].concat())) {
+            (Some(name), Some(Node::Kind(kind))) if kind == "unit" => Value::String(name.clone()),
             (Some(name), _) => {
-                Value::Object([(name.clone(), below(places, text, path, 0))].into_iter().collect())
+                Value::Object([(name.clone(), below(nodes, text, path, 0))].into_iter().collect())
             }
             (None, _) => Value::Null,
         },
-        Some(Place::Tuple(len)) => Value::Array(vec![below(places, text, path, 0); *len]),
-        Some(Place::Kind(kind)) => match &**kind {
+        Some(Node::Tuple(len)) => Value::Array(vec![below(nodes, text, path, 0); *len]),
+        Some(Node::Kind(kind)) => match &**kind {
             "bool" => Value::Bool(false),
             "char" => Value::String("0".into()),
             "string" => Value::String(text.to_owned()),
@@ -225,9 +217,9 @@ fn sample(places: &Places, text: &str, path: &mut Vec<usize>) -> Value {
     }
 }
 
-fn below(places: &Places, text: &str, path: &mut Vec<usize>, part: usize) -> Value {
+fn below(nodes: &Nodes, text: &str, path: &mut Vec<usize>, part: usize) -> Value {
     path.push(part);
-    let value = sample(places, text, path);
+    let value = sample(nodes, text, path);
     path.pop();
     value
 }
@@ -235,19 +227,18 @@ fn below(places: &Places, text: &str, path: &mut Vec<usize>, part: usize) -> Val
 /// The fields at a path of a sample, if there are only fields above it.
 fn fields_at<'v>(
     mut value: &'v mut Value,
-    places: &Places,
+    nodes: &Nodes,
     path: &[usize],
 ) -> Option<&'v mut serde_json::Map<String, Value>> {
     for (depth, part) in path.iter().enumerate() {
-        let Some(Place::Fields(names)) = places.get(&path[..depth]) else { return None };
+        let Some(Node::Fields(names)) = nodes.get(&path[..depth]) else { return None };
         value = value.get_mut(names.get(*part)?)?;
     }
     value.as_object_mut()
 }
 
-/// Compares a value with a shape.
 struct Check<'a> {
-    places: &'a Places,
+    nodes: &'a Nodes,
     required: &'a Required,
 }
 
@@ -260,13 +251,13 @@ impl Check<'_> {
 
     /// A place that the shape does not have accepts any value.
     fn at(&self, path: &mut Vec<usize>, named: &str, value: &Value, found: &mut Vec<String>) {
-        let Some(place) = self.places.get(path) else { return };
+        let Some(node) = self.nodes.get(path) else { return };
         let field = |name: &str| if named.is_empty() { name.to_owned() } else { format!("{named}.{name}") };
         let what = if named.is_empty() { "it".to_owned() } else { format!("`{}`", Escaped(named)) };
-        match (place, value) {
+        match (node, value) {
             // As a sequence of its fields.
-            (Place::Fields(_), Value::Array(_)) => {}
-            (Place::Fields(names), Value::Object(given)) => {
+            (Node::Fields(_), Value::Array(_)) => {}
+            (Node::Fields(names), Value::Object(given)) => {
                 for (part, name) in names.iter().enumerate() {
                     match given.get(name) {
                         Some(value) => self.below(path, part, &field(name), value, found),
@@ -277,12 +268,12 @@ impl Check<'_> {
                     }
                 }
             }
-            (Place::Variants { names, others }, Value::String(name)) => {
+            (Node::Variants { names, others }, Value::String(name)) => {
                 if !others && !names.contains(name) {
                     found.push(format!("{what} is none of {names:?}"));
                 }
             }
-            (Place::Variants { names, others }, Value::Object(given)) if given.len() == 1 => {
+            (Node::Variants { names, others }, Value::Object(given)) if given.len() == 1 => {
                 for (name, value) in given {
                     match names.iter().position(|it| it == name) {
                         Some(part) => self.below(path, part, &field(name), value, found),
@@ -291,12 +282,12 @@ impl Check<'_> {
                     }
                 }
             }
-            (Place::Tuple(len), Value::Array(given)) if given.len() == *len => {
+            (Node::Tuple(len), Value::Array(given)) if given.len() == *len => {
                 if let Some(first) = given.first() {
                     self.below(path, 0, &field("0"), first, found);
                 }
             }
-            (Place::Kind(kind), value) => match (&**kind, value) {
+            (Node::Kind(kind), value) => match (&**kind, value) {
                 ("option", Value::Null) => {}
                 ("option", value) => self.below(path, 0, named, value, found),
                 ("sequence", Value::Array(given)) => {
@@ -312,23 +303,22 @@ impl Check<'_> {
                 (kind, value) if is_of_kind(kind, value) => {}
                 (kind, value) => found.push(format!("{what} is {}, not {}", an(of_kind(value)), an(kind))),
             },
-            (Place::Fields(names), value) => {
+            (Node::Fields(names), value) => {
                 found.push(format!(
                     "{what} is {}, not an object with the fields {names:?}",
                     an(of_kind(value))
                 ));
             }
-            (Place::Variants { names, .. }, value) => {
+            (Node::Variants { names, .. }, value) => {
                 found.push(format!("{what} is {}, not one of {names:?}", an(of_kind(value))));
             }
-            (Place::Tuple(len), value) => {
+            (Node::Tuple(len), value) => {
                 found.push(format!("{what} is {}, not a list of {len}", an(of_kind(value))));
             }
         }
     }
 }
 
-/// Whether a type that requests this kind may read the value.
 fn is_of_kind(kind: &str, value: &Value) -> bool {
     let whole = |bounds: std::ops::RangeInclusive<i128>| {
         let number = value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
@@ -383,13 +373,12 @@ type Asked = RefCell<Option<(String, usize)>>;
 
 /// The deserializer of a document that does not exist.
 #[derive(Clone, Copy)]
-struct Question<'a> {
+struct Probe<'a> {
     /// The parts on the way to the place, level by level.
     path: &'a [usize],
-    place: &'a Asked,
+    node: &'a Asked,
 }
 
-/// The error of every answer.
 #[derive(Debug)]
 struct Nothing;
 
@@ -407,7 +396,7 @@ impl serde::de::Error for Nothing {
     }
 }
 
-impl<'a> Question<'a> {
+impl<'a> Probe<'a> {
     /// Records the requested kind, if this is the place; otherwise continues with the next part of the path.
     fn at<T>(
         self,
@@ -416,10 +405,10 @@ impl<'a> Question<'a> {
     ) -> Result<T, Nothing> {
         match self.path {
             [] => {
-                self.place.replace(Some((text, parts)));
+                self.node.replace(Some((text, parts)));
                 Err(Nothing)
             }
-            [part, path @ ..] => onward(*part, Question { path, ..self }),
+            [part, path @ ..] => onward(*part, Probe { path, ..self }),
         }
     }
 
@@ -436,7 +425,7 @@ macro_rules! kinds {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Question<'_> {
+impl<'de> Deserializer<'de> for Probe<'_> {
     type Error = Nothing;
 
     kinds! {
@@ -470,8 +459,8 @@ impl<'de> Deserializer<'de> for Question<'_> {
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Nothing> {
-        let place = (format!("tuple of {len}"), len.min(1));
-        self.at(place, |_, value| visitor.visit_seq(Element(Some(value))))
+        let node = (format!("tuple of {len}"), len.min(1));
+        self.at(node, |_, value| visitor.visit_seq(Element(Some(value))))
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -484,7 +473,7 @@ impl<'de> Deserializer<'de> for Question<'_> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Nothing> {
-        self.at(("map".into(), 1), |_, value| visitor.visit_map(Part { key: Some(""), value }))
+        self.at(("map".into(), 1), |_, value| visitor.visit_map(ValuePart { key: Some(""), value }))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -493,8 +482,8 @@ impl<'de> Deserializer<'de> for Question<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Nothing> {
-        let place = (format!("fields {fields:?}"), fields.len());
-        self.at(place, |part, value| visitor.visit_map(Part { key: fields.get(part).copied(), value }))
+        let node = (format!("fields {fields:?}"), fields.len());
+        self.at(node, |part, value| visitor.visit_map(ValuePart { key: fields.get(part).copied(), value }))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -510,23 +499,23 @@ impl<'de> Deserializer<'de> for Question<'_> {
             return self.at((format!("variants{others} {variants:?}"), variants.len()), |_, _| Err(Nothing));
         };
         let value = Self { path: &self.path[1..], ..self };
-        visitor.visit_enum(Part { key: variants.get(part).copied(), value })
+        visitor.visit_enum(ValuePart { key: variants.get(part).copied(), value })
     }
 }
 
 /// One part of a value: a field, a variant, or an entry of a map.
-struct Part<'a> {
+struct ValuePart<'a> {
     key: Option<&'static str>,
-    value: Question<'a>,
+    value: Probe<'a>,
 }
 
-impl Part<'_> {
+impl ValuePart<'_> {
     fn key(&mut self) -> Result<StrDeserializer<'static, Nothing>, Nothing> {
         self.key.take().map(IntoDeserializer::into_deserializer).ok_or(Nothing)
     }
 }
 
-impl<'de> MapAccess<'de> for Part<'_> {
+impl<'de> MapAccess<'de> for ValuePart<'_> {
     type Error = Nothing;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Nothing> {
@@ -540,7 +529,7 @@ impl<'de> MapAccess<'de> for Part<'_> {
 
 /// The first element of a sequence. There is no second one, since a type whose `Deserialize` reads nothing would
 /// request elements endlessly.
-struct Element<'a>(Option<Question<'a>>);
+struct Element<'a>(Option<Probe<'a>>);
 
 impl<'de> SeqAccess<'de> for Element<'_> {
     type Error = Nothing;
@@ -550,7 +539,7 @@ impl<'de> SeqAccess<'de> for Element<'_> {
     }
 }
 
-impl<'de> EnumAccess<'de> for Part<'_> {
+impl<'de> EnumAccess<'de> for ValuePart<'_> {
     type Error = Nothing;
     type Variant = Self;
 
@@ -562,22 +551,22 @@ impl<'de> EnumAccess<'de> for Part<'_> {
 /// A variant that no enum names: only one with `#[serde(other)]` or the like accepts it.
 struct OtherVariant<'a> {
     accepts: &'a Cell<bool>,
-    value: Question<'a>,
+    value: Probe<'a>,
 }
 
 impl<'de, 'a> EnumAccess<'de> for OtherVariant<'a> {
     type Error = Nothing;
-    type Variant = Part<'a>;
+    type Variant = ValuePart<'a>;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Part<'a>), Nothing> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, ValuePart<'a>), Nothing> {
         let name: StrDeserializer<'_, Nothing> = "\u{1}".into_deserializer();
         let read = seed.deserialize(name)?;
         self.accepts.set(true);
-        Ok((read, Part { key: None, value: self.value }))
+        Ok((read, ValuePart { key: None, value: self.value }))
     }
 }
 
-impl<'de> VariantAccess<'de> for Part<'_> {
+impl<'de> VariantAccess<'de> for ValuePart<'_> {
     type Error = Nothing;
 
     fn unit_variant(self) -> Result<(), Nothing> {
@@ -684,7 +673,6 @@ mod tests {
         assert_eq!(rest, expected);
     }
 
-    /// A type that reads nothing.
     struct Marker;
 
     impl Serialize for Marker {

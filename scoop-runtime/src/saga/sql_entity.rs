@@ -60,7 +60,6 @@ pub trait SqlEntity: Entity {
     fn store(&self, tx: &mut PgConnection, key: &Self::Key) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// A value whose type is erased.
 pub(crate) type Erased = dyn Any + Send + Sync;
 
 /// The functions of a [`SqlEntity`], with its types erased.

@@ -13,7 +13,7 @@ use super::types::ClaimKey;
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
 /// of the handler, or for none. Lists with an element for each such queue.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Lanes {
+pub(crate) struct ClaimQueues {
     pub(crate) topics: Vec<String>,
     pub(crate) handlers: Vec<String>,
     /// The definition that the runs are reserved for; 0 for those that continue under the current definition.
@@ -28,8 +28,7 @@ pub(crate) struct Lanes {
     pub(crate) topology: i64,
 }
 
-impl Lanes {
-    /// Adds a queue.
+impl ClaimQueues {
     pub(crate) fn push(
         &mut self,
         topic: &str,
@@ -46,14 +45,13 @@ impl Lanes {
         self.last_steps.push(saga.last_step().unwrap_or_default().to_owned());
     }
 
-    /// Adds these queues.
-    pub(crate) fn extend(&mut self, lanes: &Self) {
-        self.topics.extend_from_slice(&lanes.topics);
-        self.handlers.extend_from_slice(&lanes.handlers);
-        self.reserved_for.extend_from_slice(&lanes.reserved_for);
-        self.begun_only.extend_from_slice(&lanes.begun_only);
-        self.definitions.extend_from_slice(&lanes.definitions);
-        self.last_steps.extend_from_slice(&lanes.last_steps);
+    pub(crate) fn extend(&mut self, queues: &Self) {
+        self.topics.extend_from_slice(&queues.topics);
+        self.handlers.extend_from_slice(&queues.handlers);
+        self.reserved_for.extend_from_slice(&queues.reserved_for);
+        self.begun_only.extend_from_slice(&queues.begun_only);
+        self.definitions.extend_from_slice(&queues.definitions);
+        self.last_steps.extend_from_slice(&queues.last_steps);
     }
 
     /// The queues of runs that are not reserved, of these topics and handlers.
@@ -78,16 +76,16 @@ impl Lanes {
     /// The topics, handlers and reservations.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &str, i32)> {
         let pairs = self.topics.iter().zip(&self.handlers);
-        pairs.zip(&self.reserved_for).map(|((topic, handler), lane)| (&**topic, &**handler, *lane))
+        pairs.zip(&self.reserved_for).map(|((topic, handler), queue)| (&**topic, &**handler, *queue))
     }
 
-    /// The queues that `is_kept` accepts, by topic, handler and reservation.
-    pub(crate) fn only(&self, is_kept: impl Fn((&str, &str, i32)) -> bool) -> Self {
+    /// The queues that `accepts` accepts, by topic, handler and reservation.
+    pub(crate) fn only(&self, accepts: impl Fn((&str, &str, i32)) -> bool) -> Self {
         let mut only = Self { topology: self.topology, ..Self::default() };
-        for (at, lane) in self.each().enumerate().filter(|(_, lane)| is_kept(*lane)) {
-            only.topics.push(lane.0.to_owned());
-            only.handlers.push(lane.1.to_owned());
-            only.reserved_for.push(lane.2);
+        for (at, queue) in self.each().enumerate().filter(|(_, queue)| accepts(*queue)) {
+            only.topics.push(queue.0.to_owned());
+            only.handlers.push(queue.1.to_owned());
+            only.reserved_for.push(queue.2);
             only.begun_only.push(self.begun_only[at]);
             only.definitions.push(self.definitions[at]);
             only.last_steps.push(self.last_steps[at].clone());
@@ -98,11 +96,10 @@ impl Lanes {
 
 /// A run that a program cannot continue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusing<'a> {
+pub(crate) struct HandOverRequest<'a> {
     pub(crate) key: ClaimKey,
     pub(crate) reason: &'a str,
     pub(crate) worker: Uuid,
-    /// The definition that refuses it.
     pub(crate) definition: i32,
     /// Whether it is stuck if no living worker has another definition; otherwise the claim of it stays.
     pub(crate) or_stuck: bool,
@@ -112,26 +109,26 @@ pub(crate) struct Refusing<'a> {
 
 /// The result for a run that a program cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SetAside {
+pub(crate) enum HandOver {
     /// No living worker has a definition that has not refused it.
     Stuck,
     /// It is ready for a worker with another definition.
     HandedOver,
-    /// It was not held under the key any more, or the claim of it stays.
+    /// The claim no longer held, or it stays.
     Void,
 }
 
 /// A definition of a program, to be recorded.
 #[derive(Debug)]
-pub(crate) struct PublishedDefinition {
+pub(crate) struct NewDefinition {
     pub(crate) handler: String,
     pub(crate) fingerprint: Uuid,
-    pub(crate) steps: Vec<PublishedStep>,
+    pub(crate) steps: Vec<NewStep>,
 }
 
 /// A step of a definition, as it is stored.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct PublishedStep {
+pub(crate) struct NewStep {
     #[serde(flatten)]
     pub(crate) step: RecordedStep,
     /// The shape of the type of the signal for which it waits.
@@ -162,7 +159,6 @@ pub(crate) struct Topology {
     pub(crate) paused: Vec<(PauseTarget, bool)>,
     /// The sagas with limits for claims, of those that were asked for, with the names that were asked for.
     pub(crate) limited: Vec<LimitedSaga>,
-    /// The topics of sagas whose queue has a limit.
     pub(crate) limited_topics: LimitedTopics,
 }
 
@@ -176,7 +172,6 @@ pub(crate) struct LivingWorker {
     pub(crate) started_at: OffsetDateTime,
     pub(crate) topics: Vec<String>,
     pub(crate) handlers: Vec<String>,
-    /// Of each handler the definition that the worker has.
     pub(crate) definitions: Vec<i32>,
 }
 

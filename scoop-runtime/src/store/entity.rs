@@ -16,7 +16,6 @@ pub(crate) struct EntityId {
     pub(crate) key: String,
 }
 
-/// The state of an entity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoredEntity {
     /// The number of its events.
@@ -44,32 +43,23 @@ pub(crate) enum EntityAtHand {
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     pub(crate) settlements: Vec<Settlement>,
-    /// The new states of the entities that have changed.
     pub(crate) changes: Vec<(EntityId, StoredEntity)>,
     pub(crate) events: Vec<NewEntityEvent>,
 }
 
-/// An event of an entity to be recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewEntityEvent {
     pub(crate) entity: EntityId,
-    /// The version of the entity after it.
     pub(crate) version: i64,
-    /// The message that it is.
     pub(crate) message: Uuid,
-    /// The run of the command.
     pub(crate) run: Uuid,
 }
 
-/// A recorded event of an entity.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoredEntityEvent {
-    /// The version of the entity after it.
     pub(crate) version: i64,
     pub(crate) at: OffsetDateTime,
-    /// The message that it is.
     pub(crate) message: Uuid,
-    /// The run of the command.
     pub(crate) run: Uuid,
     /// Topic and payload of the message; None if that is missing.
     pub(crate) event: Option<(String, Value)>,
@@ -91,7 +81,7 @@ pub(crate) enum Refolded {
 
 impl Refolded {
     /// Compares the locked entity with the state after its events: None if that is to be written.
-    pub(crate) fn of(stored: &StoredEntity, folded: &FoldedState, events: u64) -> Option<Self> {
+    pub(crate) fn new(stored: &StoredEntity, folded: &FoldedState, events: u64) -> Option<Self> {
         match folded {
             Err(Unfolded { version, why }) => {
                 Some(Self::Failed(Unfolded { version: *version, why: why.clone() }))

@@ -12,14 +12,12 @@ use uuid::Uuid;
 use super::launch::NewMessage;
 use super::types::ClaimKey;
 
-/// The join of a saga.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JoinSpec {
     /// The first name of the saga.
     pub(crate) saga: String,
     /// The topic of the messages that are launched for sets.
     pub(crate) topic: &'static str,
-    /// The topics of the members.
     pub(crate) topics: Vec<&'static str>,
     pub(crate) within: Option<Duration>,
 }
@@ -60,7 +58,7 @@ pub(crate) enum JoinResult {
     /// It is recorded, and its set was launched if that is complete.
     Recorded(LaunchedSet),
     /// It is not: the claim of the collector does not hold.
-    NotHeld,
+    NotClaimed,
     /// It is not: no set can hold it. Its size is that in the database.
     Unfit { bytes: usize },
     /// It is not: another session keeps the key locked.
@@ -76,10 +74,8 @@ pub(crate) enum Withdrawal {
     Locked,
 }
 
-/// The set that was launched for a key, if any.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchedSet {
-    /// The handlers of its hierarchy.
     pub(crate) handlers: Vec<String>,
     /// The waiting messages that were set aside, since no set can hold them.
     pub(crate) refused: Vec<RefusedMember>,
@@ -97,7 +93,6 @@ pub(crate) struct RefusedMember {
 /// The result of a look for overdue sets.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiredJoin {
-    /// What was launched for an incomplete set.
     pub(crate) launched: LaunchedSet,
     /// The seconds until the time of the next set is over; `None` if there is none.
     pub(crate) seconds: Option<f64>,

@@ -13,8 +13,8 @@ use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::completion::StartedAs;
 use crate::util::ids;
-use crate::util::patience::Attempt;
 use crate::util::payload::{check_topic, measured, of_message};
+use crate::util::retries::Attempt;
 
 /// A message that starts a hierarchy of its own.
 #[derive(Clone, Debug, Serialize)]
@@ -34,23 +34,23 @@ pub(crate) struct NewMessage {
     /// The Rust type of the message, or the method that launches it, if the launch is refused without a handler.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) required: Option<&'static str>,
-    /// How large it is about, in bytes of JSON.
+    /// The approximate size in bytes of JSON.
     #[serde(skip)]
     pub(crate) bytes: usize,
-    /// It may be there already.
+    /// The message may be in the database already.
     #[serde(skip)]
     pub(crate) is_unique: bool,
 }
 
-/// The messages for an attempt to launch them: after another one they may be there already.
-pub(crate) fn known_before(messages: &mut [NewMessage], attempt: Attempt) -> &[NewMessage] {
+/// Marks the messages of a repeated attempt as perhaps launched, and returns them.
+pub(crate) fn mark_maybe_launched(messages: &mut [NewMessage], attempt: Attempt) -> &[NewMessage] {
     if attempt == Attempt::Repeat {
         messages.iter_mut().for_each(NewMessage::again);
     }
     messages
 }
 
-/// Under which ids messages are known that may be launched only once.
+/// The name space of the ids of messages that may be launched only once.
 const UNIQUE: Uuid = Uuid::from_u128(0x6d1f_46a2_0c5e_4e0b_9d0a_7b1b_5a3c_9e21);
 
 /// The ids that follow from a topic and a key.
@@ -79,27 +79,25 @@ impl NewMessage {
         }
     }
 
-    /// The same message, whose ids follow from its topic and the key: it cannot be there twice.
+    /// Derives the ids from the topic and the key, so that the message can be launched only once.
     pub(crate) fn unique(mut self, key: &str) -> Self {
         UniqueIds { id: self.id, root: self.root } = Self::unique_ids(&self.topic, key);
         self.is_unique = true;
         self
     }
 
-    /// The ids of the message that is launched on this topic with this key.
     pub(crate) fn unique_ids(topic: &str, key: &str) -> UniqueIds {
         let namespace = Uuid::new_v5(&UNIQUE, topic.as_bytes());
         let id = Uuid::new_v5(&namespace, key.as_bytes());
         UniqueIds { id, root: Uuid::new_v5(&id, b"root") }
     }
 
-    /// Launches it unless it is there. Its runs are left to any worker with room.
+    /// Launches the message unless it is in the database. Any worker may claim its runs.
     pub(crate) fn again(&mut self) {
         self.is_unique = true;
         self.local_runs.clear();
     }
 
-    /// The same message, with this context.
     pub(crate) fn with(mut self, context: Context) -> Self {
         self.due = context.not_before();
         self.deadlines = context.give_up_at(Direction::Forward);
@@ -108,7 +106,7 @@ impl NewMessage {
         self
     }
 
-    /// Whether something becomes due at a certain time because of this.
+    /// Whether the launch sets a timer: a due time or a deadline.
     pub(crate) fn has_timer(&self) -> bool {
         self.due.is_some() || !self.deadlines.is_empty()
     }
@@ -119,17 +117,17 @@ impl NewMessage {
         self.is_unique || self.required.is_some()
     }
 
-    /// Whether it is launched in any case, and nothing of it is to be done at a certain time.
+    /// Whether it is launched unconditionally, and has no timer.
     pub(super) fn is_simple(&self) -> bool {
         !self.is_conditional() && !self.has_timer()
     }
 
-    /// Until when its runs have to be done.
+    /// The deadline of its runs.
     pub(super) fn give_up_at(&self) -> Option<OffsetDateTime> {
         self.deadlines.iter().min().copied()
     }
 
-    /// Has the run of this handler claimed when it is launched: under this key, if all goes well.
+    /// Claims the run of this handler with the launch. Returns the key of that claim.
     pub(crate) fn reserve_local_run(&mut self, handler: &str) -> ClaimKey {
         let run = ids::now_v7();
         self.local_runs.insert(handler.to_owned(), run);
@@ -170,14 +168,13 @@ impl NewMessage {
 pub(crate) struct LaunchResult {
     /// How many of the messages were not there before.
     pub(crate) launched: i64,
-    /// Who has something to do.
+    /// The handlers with new work.
     pub(crate) handlers: Vec<String>,
-    /// The runs that were claimed.
     pub(crate) claimed: Vec<Uuid>,
 }
 
 impl LaunchResult {
-    /// How these messages have started if none of their runs has started here.
+    /// The starts of these messages if none of their runs has started in this process.
     pub(crate) fn started_as(&self, messages: &[NewMessage], attempt: Attempt) -> StartedAs {
         match attempt {
             _ if messages.len() != 1 || self.launched > 0 => StartedAs::Other,
@@ -207,7 +204,6 @@ pub(crate) fn parts<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterato
     })
 }
 
-/// Prepares a message for the store, with fresh ids.
 pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<NewMessage, RuntimeError> {
     let what = || format!("a message for topic `{}`", M::TOPIC);
     let (payload, bytes) = measured(of_message(message)?, limit, what)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::definitions::Lanes;
+use super::definitions::ClaimQueues;
 use super::queue::QUEUE_MAX;
 use super::queue_cursors::QueueCursors;
 use super::rate::{RateState, seconds_between};
@@ -16,11 +16,9 @@ use crate::bug::{Bug, is_injected};
 use crate::saga::limits::HandlerLimits;
 use crate::saga::limits::{Limit, Limits, Rate};
 
-/// A saga of this program with its limits.
 #[derive(Clone, Debug)]
 pub(crate) struct SagaLimit {
     pub(crate) saga: String,
-    /// Its former names.
     pub(crate) was: Vec<String>,
     pub(crate) limits: Limits,
 }
@@ -35,7 +33,6 @@ pub(crate) struct LimitedSaga {
     pub(crate) key_from: Option<String>,
 }
 
-/// The recorded limits of a saga.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedLimit {
     pub(crate) of: LimitedSaga,
@@ -49,11 +46,10 @@ pub(crate) struct RecordedLimit {
     pub(crate) queue: Option<u32>,
 }
 
-/// The queues of a saga with a limit, from which a worker claims.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LimitedQueue {
     pub(crate) of: LimitedSaga,
-    pub(crate) lanes: Lanes,
+    pub(crate) queues: ClaimQueues,
 }
 
 /// What a worker asks for of a saga with a limit.
@@ -73,16 +69,14 @@ pub(crate) struct LimitedRequest<'a> {
     pub(crate) key_of: &'a (dyn Fn(&Candidate) -> Option<String> + Send + Sync),
 }
 
-/// The keys that may have free places, of a saga with a limit by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FreedKeys {
-    /// Runs of these have ended.
+    /// The keys of runs that have ended.
     pub(crate) keys: Vec<String>,
     /// The keys from this one on, up to [`PAGE_MAX`] of them: runs may have ended in processes that died.
     pub(crate) page_from: Option<String>,
 }
 
-/// A page of keys that a claim has gone through.
 #[derive(Debug, Default)]
 pub(crate) struct ReadPage {
     /// The key from which the next page begins, if there is one.
@@ -99,20 +93,18 @@ pub(crate) struct Candidate {
     pub(crate) handler: String,
     pub(crate) payload: Value,
     /// The key under which it was claimed the last time, if it is not parked.
-    pub(crate) held_key: Option<String>,
+    pub(crate) serial_key: Option<String>,
     /// Whether it has never begun, and will not: nothing of it is executed.
     pub(crate) ends_unbegun: bool,
 }
 
-/// The result of a claim under a limit.
 #[derive(Debug, Default)]
 pub(crate) struct LimitedClaim {
     pub(crate) runs: Vec<Result<ClaimedRun, Unclaimed>>,
-    /// Whether there may be more to claim.
     pub(crate) is_full: bool,
     /// Whether another transaction had locked the limit: then nothing was claimed, and the freed keys were not looked at.
     pub(crate) is_locked: bool,
-    /// Whether a limit of the saga leaves room for no further run.
+    /// Whether a limit of the saga admits no further run.
     pub(crate) is_reached: bool,
     /// In how many seconds the rate admits a further run, if runs may wait for that.
     pub(crate) opens_in: Option<f64>,
@@ -121,7 +113,7 @@ pub(crate) struct LimitedClaim {
     pub(crate) cursors: Option<QueueCursors>,
 }
 
-/// What counts for the limits of a saga, read under their lock. The empty key stands for the saga where a limit is not by key.
+/// What counts for the limits of a saga, read under their lock. The empty key is that of the saga where a limit is not by key.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     /// The number of runs that count for the concurrency, by key.
@@ -133,7 +125,7 @@ pub(crate) struct Usage {
 
 /// How many runs each limit by key admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyRoom {
+pub(crate) struct KeyCapacity {
     pub(crate) concurrency: i64,
     pub(crate) rate: i64,
 }
@@ -142,20 +134,20 @@ pub(crate) struct KeyRoom {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Return {
     pub(crate) key: String,
-    /// How many, at most.
+    /// The maximum number of runs.
     pub(crate) places: i64,
     /// Whether the rate admits no more than these, but the concurrency does.
-    is_held_by_rate: bool,
+    is_limited_by_rate: bool,
 }
 
 /// The runs of a claim, each with its key.
 #[derive(Debug, Default)]
 pub(crate) struct Admitted {
     pub(crate) runs: Vec<(Candidate, String)>,
-    /// Those whose key has no free place, or has reached its rate.
+    /// Those whose key has reached its concurrency or its rate.
     pub(crate) over: Vec<(Candidate, String)>,
     /// The keys of these that wait for the rate alone: no end of a run returns them to their queues.
-    pub(crate) held_by_rate: BTreeSet<String>,
+    pub(crate) limited_by_rate: BTreeSet<String>,
 }
 
 /// A recorded limit has no more names than this, and so many bytes of them: as its table demands.
@@ -187,28 +179,26 @@ const RETURNS_MAX: i64 = 100;
 pub(crate) const PAGE_MAX: usize = 1_000;
 
 impl RecordedLimit {
-    /// Whether claims of its runs are limited.
     #[cfg(feature = "in-memory")]
     pub(crate) fn is_of_claims(&self) -> bool {
         self.concurrency.is_some() || self.rate.is_some()
     }
 
-    /// Whether a limit is by key.
     pub(crate) fn is_by_key(&self) -> bool {
         self.concurrency_by_key().is_some() || self.rate_by_key().is_some()
     }
 
-    /// Whether a run needs no place: nothing of it is executed, or runs are serial, and it has the place of its key. For a rate, to
+    /// Whether a run needs no capacity: nothing of it is executed, or runs are serial, and it has that of its key. For a rate, to
     /// give up is a beginning, too.
     fn lets_pass(&self, run: &Candidate, key: &str) -> bool {
         run.ends_unbegun && self.rate_by_key().is_none()
-            || self.serial && run.held_key.as_deref() == Some(key)
+            || self.serial && run.serial_key.as_deref() == Some(key)
     }
 
     /// The key of a run, of which a program has computed this one. A serial run keeps that of its first claim until its end.
     pub(crate) fn key_of(&self, run: &Candidate, computed: Option<String>) -> String {
-        let held = run.held_key.clone().filter(|_| self.serial || computed.is_none());
-        held.or(computed).unwrap_or_default()
+        let serial = run.serial_key.clone().filter(|_| self.serial || computed.is_none());
+        serial.or(computed).unwrap_or_default()
     }
 
     /// The number of runs of each key that are executed at once.
@@ -221,19 +211,16 @@ impl RecordedLimit {
         self.concurrency.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
     }
 
-    /// The rate of each key.
     pub(crate) fn rate_by_key(&self) -> Option<Rate> {
         self.rate.filter(|limit| limit.is_by_key).map(|limit| limit.most)
     }
 
-    /// The rate of the saga.
     pub(crate) fn rate_of_saga(&self) -> Option<Rate> {
         self.rate.filter(|limit| !limit.is_by_key).map(|limit| limit.most)
     }
 }
 
 impl Candidate {
-    /// The key under which it counts from its claim on.
     pub(crate) fn counted_key(&self, key: &str) -> Option<String> {
         (!self.ends_unbegun).then(|| key.to_owned())
     }
@@ -249,35 +236,34 @@ impl From<&RecordedLimit> for HandlerLimits {
 }
 
 impl Usage {
-    fn concurrency_room(&self, key: &str, most: u32) -> i64 {
-        let room = (i64::from(most) - self.running.get(key).copied().unwrap_or(0)).max(0);
-        if is_injected(Bug::ExceedLimits) { room.max(1) } else { room }
+    fn free_concurrency(&self, key: &str, most: u32) -> i64 {
+        let free = (i64::from(most) - self.running.get(key).copied().unwrap_or(0)).max(0);
+        if is_injected(Bug::ExceedLimits) { free.max(1) } else { free }
     }
 
-    fn rate_room(&self, key: &str, rate: Rate) -> i64 {
-        let begun = self.rates.get(key).map(|state| state.window.room(rate, self.now));
+    fn free_rate(&self, key: &str, rate: Rate) -> i64 {
+        let begun = self.rates.get(key).map(|state| state.window.capacity(rate, self.now));
         begun.unwrap_or(i64::from(rate.runs))
     }
 
     /// How many runs the limits of the saga admit that are not by key.
-    pub(crate) fn room_of_saga(&self, limit: &RecordedLimit) -> usize {
-        let concurrency = limit.concurrency_of_saga().map(|most| self.concurrency_room("", most));
-        let rate = limit.rate_of_saga().map(|rate| self.rate_room("", rate));
-        let room = concurrency.into_iter().chain(rate).min().unwrap_or(i64::MAX);
-        usize::try_from(room).unwrap_or(usize::MAX)
+    pub(crate) fn capacity_of_saga(&self, limit: &RecordedLimit) -> usize {
+        let concurrency = limit.concurrency_of_saga().map(|most| self.free_concurrency("", most));
+        let rate = limit.rate_of_saga().map(|rate| self.free_rate("", rate));
+        let free = concurrency.into_iter().chain(rate).min().unwrap_or(i64::MAX);
+        usize::try_from(free).unwrap_or(usize::MAX)
     }
 
-    /// How many runs of a key the limits by key admit.
-    pub(crate) fn room_of_key(&self, limit: &RecordedLimit, key: &str) -> KeyRoom {
-        let concurrency = limit.concurrency_by_key().map(|most| self.concurrency_room(key, most));
-        let rate = limit.rate_by_key().map(|rate| self.rate_room(key, rate));
-        KeyRoom { concurrency: concurrency.unwrap_or(i64::MAX), rate: rate.unwrap_or(i64::MAX) }
+    pub(crate) fn capacity_of_key(&self, limit: &RecordedLimit, key: &str) -> KeyCapacity {
+        let concurrency = limit.concurrency_by_key().map(|most| self.free_concurrency(key, most));
+        let rate = limit.rate_by_key().map(|rate| self.free_rate(key, rate));
+        KeyCapacity { concurrency: concurrency.unwrap_or(i64::MAX), rate: rate.unwrap_or(i64::MAX) }
     }
 
     /// In how many seconds the rate of the saga admits a further run, if it admits none now.
     pub(crate) fn saga_opens_in(&self, limit: &RecordedLimit) -> Option<f64> {
         let rate = limit.rate_of_saga()?;
-        let state = self.rates.get("").filter(|_| self.rate_room("", rate) == 0)?;
+        let state = self.rates.get("").filter(|_| self.free_rate("", rate) == 0)?;
         let opens_at = state.after(rate, self.now, 0, false).opens_at;
         Some(seconds_between(self.now, opens_at))
     }
@@ -290,10 +276,10 @@ impl Usage {
         keys: impl IntoIterator<Item = String>,
     ) -> Vec<Return> {
         let of_key = |key: String| {
-            let KeyRoom { concurrency, rate } = self.room_of_key(limit, &key);
+            let KeyCapacity { concurrency, rate } = self.capacity_of_key(limit, &key);
             let places = concurrency.min(rate).min(RETURNS_MAX);
-            let is_held_by_rate = places < concurrency;
-            Return { places: (places - returned.of(&key)).max(0), key, is_held_by_rate }
+            let is_limited_by_rate = places < concurrency;
+            Return { places: (places - returned.get(&key)).max(0), key, is_limited_by_rate }
         };
         keys.into_iter().map(of_key).collect()
     }
@@ -314,13 +300,10 @@ impl Usage {
     }
 }
 
-/// The states of the rate, by key.
 pub(crate) type RateStates = BTreeMap<String, RateState>;
 
-/// What has changed for the rate of a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RateChange {
-    /// The number of runs that have begun.
     pub(crate) begun: i64,
     /// Whether runs are parked until the rate admits them; none if that has not changed.
     pub(crate) has_parked: Option<bool>,
@@ -333,24 +316,23 @@ impl RateChange {
     }
 }
 
-/// For how many places of each key a claim has returned parked runs that it has not claimed yet. A run may end while the claim
-/// is under way: then its place is for the next parked run, and not for one that became ready later.
+/// The number of parked runs of each key that a claim has returned and not claimed yet. A run may end while the claim is under
+/// way: then its capacity is for the next parked run, and not for one that became ready later.
 #[derive(Debug, Default)]
 pub(crate) struct Returned(BTreeMap<String, i64>);
 
 impl Returned {
-    fn of(&self, key: &str) -> i64 {
+    fn get(&self, key: &str) -> i64 {
         self.0.get(key).copied().unwrap_or(0)
     }
 
-    /// Runs were returned for these places. Where there were fewer, none is parked any more.
+    /// Records the returned runs. Where there are fewer than the capacity, none is parked any more.
     pub(crate) fn add(&mut self, returns: &[Return]) {
         for it in returns {
             *self.0.entry(it.key.clone()).or_default() += it.places;
         }
     }
 
-    /// A run of the key is claimed.
     pub(crate) fn claim(&mut self, key: &str) {
         if let Some(places) = self.0.get_mut(key) {
             *places = (*places - 1).max(0);
@@ -359,9 +341,8 @@ impl Returned {
 }
 
 impl Return {
-    /// What changes for the rate of the key when so many runs have returned.
     pub(crate) fn change(&self, returned: i64) -> RateChange {
-        let has_parked = self.is_held_by_rate && returned >= self.places;
+        let has_parked = self.is_limited_by_rate && returned >= self.places;
         RateChange { begun: 0, has_parked: Some(has_parked) }
     }
 }
@@ -374,20 +355,20 @@ impl Admitted {
         limit: &RecordedLimit,
         most: usize,
     ) -> Self {
-        let (mut admitted, mut rooms) = (Self::default(), BTreeMap::new());
+        let (mut admitted, mut free_of) = (Self::default(), BTreeMap::new());
         for (candidate, key) in candidates {
             if admitted.runs.len() == most {
                 break;
             }
-            let room = rooms.entry(key.clone()).or_insert_with(|| usage.room_of_key(limit, &key));
+            let free = free_of.entry(key.clone()).or_insert_with(|| usage.capacity_of_key(limit, &key));
             if limit.lets_pass(&candidate, &key) {
                 admitted.runs.push((candidate, key));
-            } else if room.concurrency > 0 && room.rate > 0 {
-                (room.concurrency, room.rate) = (room.concurrency - 1, room.rate - 1);
+            } else if free.concurrency > 0 && free.rate > 0 {
+                (free.concurrency, free.rate) = (free.concurrency - 1, free.rate - 1);
                 admitted.runs.push((candidate, key));
             } else {
-                if room.concurrency > 0 {
-                    admitted.held_by_rate.insert(key.clone());
+                if free.concurrency > 0 {
+                    admitted.limited_by_rate.insert(key.clone());
                 }
                 admitted.over.push((candidate, key));
             }
@@ -407,7 +388,7 @@ impl Admitted {
         for (_, key) in &self.runs {
             changes.entry(key.clone()).or_default().begun += 1;
         }
-        for key in &self.held_by_rate {
+        for key in &self.limited_by_rate {
             changes.entry(key.clone()).or_default().has_parked = Some(true);
         }
         changes
@@ -497,8 +478,8 @@ impl SagaLimit {
 }
 
 /// Whether parked runs of a handler have the keys that they need under the limits to record: those of all recorded limits of the handler
-/// come from the same. Then they stay parked, since a claim under the new limits looks at all keys with parked runs. To park a
-/// backlog anew would hold up the runs behind it.
+/// come from the same. Then they stay parked, since a claim under the new limits reads all keys with parked runs. To park a
+/// backlog again would hold up the runs behind it.
 fn keeps_keys_of(handler: &str, record: &RecordedLimit, known: &[RecordedLimit]) -> bool {
     let is_of = |it: &RecordedLimit| it.of.handlers.iter().any(|name| name == handler);
     let has_same_keys = |it: &RecordedLimit| it.is_by_key() && it.of.key_from == record.of.key_from;
@@ -522,7 +503,6 @@ impl LimitChange {
         changes
     }
 
-    /// Changes the recorded limits.
     pub(crate) fn apply(&self, known: &mut Vec<RecordedLimit>) {
         let is_own = |name: &String| self.own_names.contains(name);
         known.retain(|it| !is_own(&it.of.saga));
@@ -545,7 +525,6 @@ mod tests {
         RecordedLimit { of, ..limits(Limits::NONE.concurrency(concurrency)) }
     }
 
-    /// These limits as they are recorded.
     fn limits(limits: Limits) -> RecordedLimit {
         limit("s", &[], limits).to_record(vec!["s".into()]).expect("it has limits")
     }
@@ -576,7 +555,6 @@ mod tests {
         assert_eq!(places(running(1), &mut returned), 1, "both are claimed, and one of them has ended");
     }
 
-    /// The recorded limits after a program with these sagas has started.
     fn after(limits: &[SagaLimit], known: &[RecordedLimit]) -> Vec<RecordedLimit> {
         let mut after = known.to_vec();
         LimitChange::of_all(limits, known.to_vec()).iter().for_each(|change| change.apply(&mut after));
@@ -601,14 +579,15 @@ mod tests {
     fn former_name_that_another_saga_has_now_leaves_the_limit() {
         let known = [recorded("a", &["a", "c"], 2)];
         let of_a = || limit("a", &[], Limits::NONE.concurrency(2));
-        let (free, own) = (|| limit("c", &[], Limits::NONE), || limit("c", &[], Limits::NONE.concurrency(5)));
+        let (unlimited, own) =
+            (|| limit("c", &[], Limits::NONE), || limit("c", &[], Limits::NONE.concurrency(5)));
         let (alone, other) = (recorded("a", &["a"], 2), recorded("c", &["c"], 5));
-        assert_eq!(after(&[of_a(), free()], &known), std::slice::from_ref(&alone));
-        assert_eq!(after(&[free(), of_a()], &known), std::slice::from_ref(&alone));
+        assert_eq!(after(&[of_a(), unlimited()], &known), std::slice::from_ref(&alone));
+        assert_eq!(after(&[unlimited(), of_a()], &known), std::slice::from_ref(&alone));
         assert_eq!(after(&[of_a(), own()], &known), [alone.clone(), other.clone()]);
         assert_eq!(after(&[own(), of_a()], &known), [alone.clone(), other.clone()]);
         // Of two programs.
-        assert_eq!(after(&[free()], &known), std::slice::from_ref(&alone));
+        assert_eq!(after(&[unlimited()], &known), std::slice::from_ref(&alone));
         let both = after(&[own()], &known);
         assert_eq!(both, [alone, other]);
         assert_eq!(after(&[of_a()], &both), both);
@@ -702,7 +681,15 @@ mod tests {
     fn candidate(id: u128) -> Candidate {
         let id = Uuid::from_u128(id);
         let (topic, handler) = ("t".into(), "h".into());
-        Candidate { root: id, id, topic, handler, payload: Value::Null, held_key: None, ends_unbegun: false }
+        Candidate {
+            root: id,
+            id,
+            topic,
+            handler,
+            payload: Value::Null,
+            serial_key: None,
+            ends_unbegun: false,
+        }
     }
 
     fn candidates<const N: usize>(keys: [&str; N]) -> Vec<(Candidate, String)> {
@@ -729,8 +716,8 @@ mod tests {
         let (limit, usage) = (limits(Limits::NONE.concurrency_by(2, "k")), usage([("a", 1, 9), ("c", 2, 0)]));
         let divide = |most| {
             let candidates = candidates(["a", "a", "b", "a", "b", "c"]);
-            let Admitted { runs, over, held_by_rate } = Admitted::divide(candidates, &usage, &limit, most);
-            assert!(held_by_rate.is_empty());
+            let Admitted { runs, over, limited_by_rate } = Admitted::divide(candidates, &usage, &limit, most);
+            assert!(limited_by_rate.is_empty());
             (ids(&runs), ids(&over))
         };
         assert_eq!(divide(10), (vec![1, 3, 5], vec![2, 4, 6]));
@@ -741,9 +728,9 @@ mod tests {
     fn serial_run_that_has_its_turn_or_never_begins_needs_no_place() {
         let (limit, usage) = (limits(Limits::NONE.serial_by("k")), usage([("a", 1, 0), ("b", 1, 0)]));
         let mut candidates = candidates(["a", "a", "a", "b", "c", "c"]);
-        candidates[1].0.held_key = Some("a".into());
+        candidates[1].0.serial_key = Some("a".into());
         candidates[2].0.ends_unbegun = true;
-        candidates[3].0.held_key = Some("its former key".into());
+        candidates[3].0.serial_key = Some("its former key".into());
         let admitted = Admitted::divide(candidates, &usage, &limit, 10);
         assert_eq!((ids(&admitted.runs), ids(&admitted.over)), (vec![2, 3, 5], vec![1, 4, 6]));
         let counted = admitted.runs.iter().map(|(run, key)| run.counted_key(key)).collect::<Vec<_>>();
@@ -753,11 +740,11 @@ mod tests {
     #[test]
     fn run_has_to_be_admitted_by_concurrency_and_rate() {
         let limit = limits(Limits::NONE.concurrency_by(2, "k").rate_by(3, PERIOD, "k"));
-        // Of these two, the first has a place and has reached its rate; with the second it is the other way round.
+        // Of these two, the first is below its concurrency and has reached its rate; with the second it is the other way round.
         let usage = usage([("a", 1, 3), ("b", 2, 0)]);
         let admitted = Admitted::divide(candidates(["a", "b", "c", "c", "c"]), &usage, &limit, 10);
         assert_eq!((ids(&admitted.runs), ids(&admitted.over)), (vec![3, 4], vec![1, 2, 5]));
-        assert_eq!(admitted.held_by_rate, ["a".to_owned()].into(), "the end of a run returns the others");
+        assert_eq!(admitted.limited_by_rate, ["a".to_owned()].into(), "the end of a run returns the others");
         let changes = admitted.rate_changes(&limit);
         let changes: Vec<_> = changes.iter().map(|(key, it)| (&**key, it.begun, it.has_parked)).collect();
         assert_eq!(changes, [("a", 0, Some(true)), ("c", 2, None)]);
@@ -782,9 +769,9 @@ mod tests {
     fn limits_of_the_saga_count_all_keys_together() {
         let limit = limits(Limits::NONE.concurrency(5).rate(3, PERIOD));
         let of_saga = usage([("", 3, 1), ("a", 9, 9)]);
-        assert_eq!((of_saga.room_of_saga(&limit), of_saga.saga_opens_in(&limit)), (2, None));
+        assert_eq!((of_saga.capacity_of_saga(&limit), of_saga.saga_opens_in(&limit)), (2, None));
         let of_saga = usage([("", 0, 3)]);
-        assert_eq!((of_saga.room_of_saga(&limit), of_saga.saga_opens_in(&limit)), (0, Some(1.0)));
+        assert_eq!((of_saga.capacity_of_saga(&limit), of_saga.saga_opens_in(&limit)), (0, Some(1.0)));
         assert!(!limit.is_by_key());
     }
 }

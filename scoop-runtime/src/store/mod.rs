@@ -26,12 +26,14 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{
-    GoneHandler, Lanes, LivingWorker, Program, ProgramRegistration, PublishedDefinition, PublishedStep,
-    Refusing, Registered, SetAside, Topology,
+    ClaimQueues, GoneHandler, HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, Program,
+    ProgramRegistration, Registered, Topology,
 };
 pub(crate) use entity::EntityId;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
-pub(crate) use launch::{LaunchResult, NewMessage, is_bulky, known_before, parts, prepare, prepare_untyped};
+pub(crate) use launch::{
+    LaunchResult, NewMessage, is_bulky, mark_maybe_launched, parts, prepare, prepare_untyped,
+};
 pub(crate) use limit::{
     Candidate, FreedKeys, LimitChange, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, ReadPage,
     SagaLimit,
@@ -57,7 +59,7 @@ pub use postgres::{
 };
 pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
-pub(crate) use queue_cursors::{QueueCursors, QueueLook, Snapshot};
+pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
 pub(crate) use requests::{
     ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, PendingRuns, Redelivery,
     Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler,
@@ -65,8 +67,7 @@ pub(crate) use requests::{
 };
 pub use requests::{HandlerList, RegisteredHandler};
 pub(crate) use retention::{
-    DueHierarchies, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
-    Rest,
+    DueBatch, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
 };
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
@@ -97,19 +98,19 @@ use uuid::Uuid;
 use self::entity::{
     Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
 };
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;
 use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
-use crate::tree::{Extent, TreeRows};
-use crate::util::read_turns::ReadTurns;
+use crate::tree::{TreeBounds, TreeRows};
+use crate::util::read_permits::ReadPermits;
 use crate::util::when::Now;
-use crate::{CancellationRequest, Child, Intervention, Named};
+use crate::{CancellationRequest, Child, IdObject, Intervention};
 
 /// Topics and names of sagas, pair by pair.
-pub(crate) type Pairs<'a> = (&'a [String], &'a [String]);
+pub(crate) type SubscriptionKeys<'a> = (&'a [String], &'a [String]);
 
 /// The store of runs and their history.
 #[derive(Clone)]
@@ -132,9 +133,9 @@ impl Store {
     }
 
     /// The turns of reads for clients, if these need connections.
-    pub(crate) fn read_turns(&self) -> Option<ReadTurns> {
+    pub(crate) fn read_permits(&self) -> Option<ReadPermits> {
         match self {
-            Self::Postgres(store) => Some(store.sessions().read_turns()),
+            Self::Postgres(store) => Some(store.sessions().read_permits()),
             #[cfg(feature = "in-memory")]
             Self::Memory(_) => None,
         }
@@ -242,18 +243,18 @@ storage! {
     /// Claims of ready runs.
     trait ClaimStorage {
         /// The queues that have a ready run, and what was seen of all. Looks at runs from these positions on, as a claim does.
-        async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> (Lanes, QueueLook);
+        async fn queues_ready(&self, queues: &ClaimQueues, progress: &QueueCursors) -> (ClaimQueues, QueueScan);
 
-        /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `shares`. Looks
+        /// Claims up to `limit` ready runs of these queues, first of handlers with a lower count in `running_counts`. Looks
         /// at runs from these positions on, and advances them.
         async fn claim(
-            &self, claimer: Claimer<'_>, lanes: &Lanes, limit: usize, shares: &BTreeMap<String, usize>,
+            &self, claimer: Claimer<'_>, queues: &ClaimQueues, limit: usize, running_counts: &BTreeMap<String, usize>,
             progress: &mut QueueCursors,
         ) -> Vec<Result<ClaimedRun, Unclaimed>>;
 
         /// Claims this suspect, if it is still ready in one of these queues.
         async fn claim_suspect(
-            &self, claimer: Claimer<'_>, lanes: &Lanes, suspect: &Suspect,
+            &self, claimer: Claimer<'_>, queues: &ClaimQueues, suspect: &Suspect,
         ) -> Option<Result<ClaimedRun, Unclaimed>>;
     }
 
@@ -294,7 +295,7 @@ storage! {
 
         /// Like `wake`, by a worker of these queues, which claims and commits parents as the options say.
         async fn wake_and_claim(
-            &self, parents: &[ParentRef], claimer: Claimer<'_>, lanes: &Lanes, options: WakeOptions,
+            &self, parents: &[ParentRef], claimer: Claimer<'_>, queues: &ClaimQueues, options: WakeOptions,
         ) -> Woken;
 
         /// Applies what strategies have decided about the messages that a run waits for, and has it wait. Returns the handlers with a
@@ -377,8 +378,8 @@ storage! {
     trait DueStorage {
         /// What this worker of these queues has to do next. Looks at ready runs from these positions on, as a claim does.
         async fn next_due(
-            &self, lanes: &Lanes, worker: Uuid, suspects: SuspectClaim, progress: &QueueCursors,
-        ) -> Due;
+            &self, queues: &ClaimQueues, worker: Uuid, suspects: SuspectClaim, progress: &QueueCursors,
+        ) -> NextDue;
 
         /// Makes waiting runs give up that have missed a deadline, and returns them.
         async fn expire_waiting(&self, limit: i64) -> Vec<ParentRef>;
@@ -393,7 +394,7 @@ storage! {
         async fn give_up_reasons(&self, key: ClaimKey) -> Option<GiveUpReasons>;
 
         /// Whether the run is still held under this key.
-        async fn is_held(&self, key: ClaimKey) -> bool;
+        async fn is_claimed(&self, key: ClaimKey) -> bool;
 
         /// The time by the clock of the server.
         async fn now(&self) -> Now;
@@ -402,7 +403,7 @@ storage! {
     /// Definitions of sagas, and the workers that have them.
     trait DefinitionStorage {
         /// Records definitions. Returns the number of each.
-        async fn publish_definitions(&self, definitions: &[PublishedDefinition]) -> Vec<(String, i32)>;
+        async fn publish_definitions(&self, definitions: &[NewDefinition]) -> Vec<(String, i32)>;
 
         /// The steps of a recorded definition of this handler.
         async fn definition_steps(&self, definition: i32, handler: &str) -> Option<Vec<RecordedStep>>;
@@ -415,7 +416,7 @@ storage! {
         async fn read_topology(&self, sagas: &[String]) -> Topology;
 
         /// Hands over a run that cannot be continued under this definition, if it is still held under this key.
-        async fn mark_stuck(&self, refusal: Refusing<'_>) -> SetAside;
+        async fn mark_stuck(&self, refusal: HandOverRequest<'_>) -> HandOver;
     }
 
     /// The record of a run, for its rollback and for its steps.
@@ -471,7 +472,7 @@ storage! {
         async fn root_message(&self, root: Uuid) -> Option<Uuid>;
 
         /// The runs of a hierarchy, parents before their children; of a row that cannot be read the reason.
-        async fn tree(&self, message: Uuid, extent: Extent) -> TreeRows;
+        async fn tree(&self, message: Uuid, extent: TreeBounds) -> TreeRows;
 
         /// Whether a chain of launches leads from the root of the hierarchy to this message.
         async fn is_reachable(&self, root: Uuid, message: Uuid) -> bool;
@@ -483,7 +484,7 @@ storage! {
         async fn find_target(&self, id: Uuid) -> Option<RequestTarget>;
 
         /// The thing that this id names, if any.
-        async fn named(&self, id: Uuid) -> Option<Named>;
+        async fn named(&self, id: Uuid) -> Option<IdObject>;
 
         /// The cancellation requests for these runs of a hierarchy, oldest first; with its own id also those for all of it.
         /// `None` stands for all requests in the hierarchy.
@@ -505,7 +506,7 @@ storage! {
         /// a run there are as many as the extent has of its events. Each has the number of the others of its run, up to
         /// [`RunInfo::LEFT_OUT_MAX`](crate::RunInfo::LEFT_OUT_MAX).
         async fn interventions_of(
-            &self, root: Uuid, runs: Option<&[Uuid]>, extent: Extent,
+            &self, root: Uuid, runs: Option<&[Uuid]>, extent: TreeBounds,
         ) -> Vec<(Intervention, usize)>;
     }
 
@@ -518,7 +519,7 @@ storage! {
     /// Subscriptions of handlers.
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
-        async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> ();
+        async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> ();
 
         /// The names that newer programs have given these sagas, and that this program does not have.
         async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> Vec<Renamed>;
@@ -547,10 +548,10 @@ storage! {
         async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> ();
 
         /// The wait until one of these is due, and those without a row.
-        async fn schedule_next_due(&self, pairs: Pairs<'_>) -> Awaited;
+        async fn schedule_next_due(&self, pairs: SubscriptionKeys<'_>) -> Awaited;
 
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
-        async fn fire_schedule(&self, pairs: Pairs<'_>) -> FireResult;
+        async fn fire_schedule(&self, pairs: SubscriptionKeys<'_>) -> FireResult;
 
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.
@@ -618,9 +619,9 @@ impl Store {
     }
 
     /// The time until which the unique key of this message is kept; `None` if it is not.
-    pub(crate) async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
+    pub(crate) async fn key_valid_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
         match self {
-            Self::Postgres(tables) => tables.key_kept_until(message).await,
+            Self::Postgres(tables) => tables.key_valid_until(message).await,
             #[cfg(feature = "in-memory")]
             Self::Memory(_) => Ok(None),
         }

@@ -11,7 +11,7 @@
 //! * Several workers may find that a pause is over. They lock the topology first, and only the one that deletes the row
 //!   commits.
 //! * A renamed saga is paused under all names of its rows in `handler`: the view `paused`.
-//! * A pause for new runs only leaves the queues to claims, with a mark (`Lanes::begun_only`): they pass over new runs
+//! * A pause for new runs only leaves the queues to claims, with a mark (`ClaimQueues::begun_only`): they pass over new runs
 //!   (`scoop.is_new`).
 
 use std::fmt;
@@ -202,8 +202,7 @@ pub(crate) struct NewPause {
 /// How far a pause has taken effect.
 #[derive(Debug)]
 pub(crate) struct PauseProgress {
-    /// Whether it is in force.
-    pub(crate) stands: bool,
+    pub(crate) in_force: bool,
     /// Whether a handler that it covers was ever registered.
     pub(crate) is_known: bool,
     /// The living workers that may not know of it yet.
@@ -215,5 +214,4 @@ pub(crate) struct PauseProgress {
 /// The maximum value of [`PauseProgress::running`], and of runs that are left.
 pub(crate) const RUNNING_MAX: usize = 1_000;
 
-/// The longest limit of a pause.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);

@@ -25,11 +25,11 @@ pub(crate) type LimitedTopics = BTreeMap<String, Vec<String>>;
 pub(crate) struct LeaseRequest {
     pub(crate) saga: String,
     pub(crate) holder: Uuid,
-    /// The places for launches under way, and for later ones.
+    /// The capacity for launches under way, and for later ones.
     pub(crate) in_use: usize,
-    /// The messages that may be launched or not: each has a place until it is visible.
+    /// The messages of launches in doubt: each holds capacity until it is visible.
     pub(crate) in_doubt: Vec<Uuid>,
-    /// How many more places it needs now. Without any in use, in doubt or needed, it gives its places back.
+    /// The capacity that it needs beyond that. Without any in use, in doubt or needed, it returns its capacity.
     pub(crate) needed: usize,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct LeaseRequest {
 pub(crate) struct Lease {
     /// The limit.
     pub(crate) most: u32,
-    /// How many more places the program has now.
+    /// The additional capacity of the program.
     pub(crate) granted: usize,
-    /// Whether less than three quarters of the places are left: then a program keeps none that it does not use.
+    /// Whether a quarter of the capacity is taken: then a program keeps none that it does not use.
     pub(crate) is_scarce: bool,
-    /// Those of the messages in doubt that are launched.
+    /// The launched ones of the messages in doubt.
     pub(crate) launched: Vec<Uuid>,
 }
 
@@ -74,7 +74,6 @@ impl fmt::Display for QueueLength {
     }
 }
 
-/// The topics of pairs of a topic and a saga.
 pub(crate) fn limited_topics(pairs: impl IntoIterator<Item = (String, String)>) -> LimitedTopics {
     let mut topics = LimitedTopics::new();
     for (topic, saga) in pairs {

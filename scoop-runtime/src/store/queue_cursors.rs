@@ -1,20 +1,20 @@
 //! The progress of claims in the queues of ready runs.
 //!
 //! The oldest ready run comes first, and each claim leaves a dead index entry behind until a vacuum, which an open
-//! transaction prevents. So a look at the queues begins at a position, and reads nothing before it.
+//! transaction prevents. So a scan at the queues begins at a position, and reads nothing before it.
 //!
-//! **Invariant**: a ready run before the position of its queue is not visible yet. When it becomes visible, the next look finds it.
+//! **Invariant**: a ready run before the position of its queue is not visible yet. When it becomes visible, the next scan finds it.
 //! Two rules make that so:
 //!
 //! * A transaction that makes a run ready writes a `ready_at` that is not earlier than its own beginning. Where a run returns with an
 //!   earlier time, its queues are others (a change of the topology), or the claim that returns it lowers the position.
-//! * A look says which transactions were in progress ([`QueueLook::snapshot`]). It notes for each of them since when runs may come from
-//!   it: the time of the last look that did not see it. When such a transaction has ended, one look begins there. So a transaction
+//! * A scan says which transactions were in progress ([`QueueScan::snapshot`]). It notes for each of them since when runs may come from
+//!   it: the time of the last scan that did not see it. When such a transaction has ended, one scan begins there. So a transaction
 //!   that only reads costs nothing, however old it is, and one that writes costs one longer look at its end.
 //!
-//! A run that a look has found and not claimed, since it was locked or there were too few slots, holds the position of its queue.
+//! A run that a scan has found and not claimed, since it was locked or there were too few slots, holds the position of its queue.
 //!
-//! A statement may read the clock before its transaction has its id, so each look allows for that. Now and then a look reads
+//! A statement may read the clock before its transaction has its id, so each scan allows for that. Now and then a scan reads
 //! whole queues, for what the rules do not cover: a fail-over that the connections hide, or rows changed by hand. A clock
 //! that is set back, and ids of transactions that fall, drop the positions.
 
@@ -25,49 +25,48 @@ use std::sync::Arc;
 use scoop_core::Priority;
 use time::{Duration, OffsetDateTime};
 
-use super::{Lanes, Suspect};
+use super::{ClaimQueues, Suspect};
 
 /// A statement may read the clock so long before its transaction gets its id. Looks at intervals begin [`LATE_MAX`] earlier.
 const LATE: Duration = Duration::milliseconds(20);
 
-/// How much earlier than others the looks at intervals begin.
+/// How much earlier than others the scans at intervals begin.
 const LATE_MAX: Duration = Duration::SECOND;
 
 /// Of more queues than these, only those of handlers with runs have a position: the store looks for others by their handlers.
 const FEW_QUEUES: usize = 20;
 
 /// The queue of a topic, handler, reservation and priority.
-type Queue = (String, String, i32, Priority);
+type QueueKey = (String, String, i32, Priority);
 
 /// Since when; none for the beginning of a queue.
 type Since = Option<OffsetDateTime>;
 
-/// The positions from which claims look at queues, and the transactions in progress at the last look.
+/// The positions from which claims look at queues, and the transactions in progress at the last scan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct QueueCursors {
     /// The position in all queues but those that have one of their own.
     reached: Since,
-    /// The first runs that the last looks have found and left.
-    left: BTreeMap<Queue, Since>,
+    /// The first runs that the last scans have found and left.
+    left: BTreeMap<QueueKey, Since>,
     /// The handlers that have had runs.
     known: Arc<BTreeSet<String>>,
-    /// The transactions in progress at the last look at all queues, and since when runs of each may be ready.
+    /// The transactions in progress at the last scan at all queues, and since when runs of each may be ready.
     open: BTreeMap<u64, Since>,
-    last: Option<LastLook>,
+    last: Option<LastScan>,
 }
 
-/// The last look at all queues.
+/// The last scan at all queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct LastLook {
+struct LastScan {
     at: OffsetDateTime,
     transaction: u64,
-    /// The number of the queues.
     queues: usize,
 }
 
 /// What a statement has seen.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct QueueLook {
+pub(crate) struct QueueScan {
     /// When it began, by the clock of the server.
     pub(crate) at: OffsetDateTime,
     pub(crate) snapshot: Snapshot,
@@ -96,28 +95,28 @@ impl Snapshot {
 }
 
 impl QueueCursors {
-    /// Whether a look from these positions is one at whole queues.
+    /// Whether a scan from these positions is one at whole queues.
     pub(crate) fn is_at_the_beginning(&self) -> bool {
         self.last.is_none()
     }
 
-    /// Whether the last look has left a run.
+    /// Whether the last scan has left a run.
     pub(crate) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }
 
     /// The position in each of these queues, of the runs with this priority; `None` for its beginning.
-    pub(super) fn of(&self, lanes: &Lanes, priority: Priority) -> Vec<Since> {
-        let are_few = lanes.len() <= FEW_QUEUES;
+    pub(super) fn since(&self, queues: &ClaimQueues, priority: Priority) -> Vec<Since> {
+        let are_few = queues.len() <= FEW_QUEUES;
         let has_position = |handler| are_few || self.known.contains(handler);
-        lanes.each().map(|lane| self.position(lane, priority).filter(|_| has_position(lane.1))).collect()
+        queues.each().map(|queue| self.position(queue, priority).filter(|_| has_position(queue.1))).collect()
     }
 
-    fn position(&self, (topic, handler, lane): (&str, &str, i32), priority: Priority) -> Since {
+    fn position(&self, (topic, handler, queue): (&str, &str, i32), priority: Priority) -> Since {
         if self.left.is_empty() {
             return self.reached;
         }
-        let left = self.left.get(&(topic.to_owned(), handler.to_owned(), lane, priority));
+        let left = self.left.get(&(topic.to_owned(), handler.to_owned(), queue, priority));
         left.copied().unwrap_or(self.reached)
     }
 
@@ -126,7 +125,6 @@ impl QueueCursors {
         self.open.iter().map(|(id, since)| (id.to_string(), *since)).unzip()
     }
 
-    /// The position of a suspect, for its claim.
     pub(super) fn at(suspect: &Suspect) -> Self {
         // A forged time may be earlier than any that can be bound.
         let reached = Some(suspect.ready_at).filter(|at| *at > OffsetDateTime::UNIX_EPOCH);
@@ -134,12 +132,12 @@ impl QueueCursors {
     }
 
     /// The positions in the queues of several sagas, each with its own.
-    pub(crate) fn joined<'a>(all: impl Iterator<Item = (&'a Lanes, &'a Self)>) -> Self {
+    pub(crate) fn joined<'a>(all: impl Iterator<Item = (&'a ClaimQueues, &'a Self)>) -> Self {
         let mut joined = Self::default();
-        for (lanes, own) in all {
+        for (queues, own) in all {
             for priority in Priority::ALL {
-                for ((topic, handler, lane), at) in lanes.each().zip(own.of(lanes, priority)) {
-                    joined.left.insert((topic.to_owned(), handler.to_owned(), lane, priority), at);
+                for ((topic, handler, queue), at) in queues.each().zip(own.since(queues, priority)) {
+                    joined.left.insert((topic.to_owned(), handler.to_owned(), queue, priority), at);
                 }
             }
             joined.known = Arc::new(joined.known.union(&own.known).cloned().collect());
@@ -151,68 +149,67 @@ impl QueueCursors {
         joined
     }
 
-    /// Has the next look begin earlier by the time by which a clock may be read too early.
-    pub(crate) fn look_back(&mut self) {
+    /// Has the next scan begin earlier by the time by which a clock may be read too early.
+    pub(crate) fn rescan(&mut self) {
         self.reached = self.reached.map(|at| at - LATE_MAX);
     }
 
-    /// Has the next look begin at this time at the latest.
+    /// Has the next scan begin at this time at the latest.
     pub(super) fn lower(&mut self, to: OffsetDateTime) {
         let to = Some(to);
         self.reached = self.reached.min(to);
         self.left.values_mut().for_each(|at| *at = (*at).min(to));
     }
 
-    /// Records a look for the queues with ready runs: in these, the next one begins where it would have begun before.
-    pub(crate) fn looked_for_ready(&mut self, lanes: &Lanes, ready: &Lanes, look: &QueueLook) {
-        let ended = self.open.iter().filter(|(id, _)| !look.snapshot.in_progress.contains(id));
+    /// Records a scan for the queues with ready runs: in these, the next one begins where it would have begun before.
+    pub(crate) fn record_scan(&mut self, queues: &ClaimQueues, ready: &ClaimQueues, scan: &QueueScan) {
+        let ended = self.open.iter().filter(|(id, _)| !scan.snapshot.in_progress.contains(id));
         let late = ended.map(|(_, since)| *since).min();
         let mut left = vec![];
-        for lane in ready.each() {
+        for queue in ready.each() {
             for priority in Priority::ALL {
-                let at = self.position(lane, priority);
-                left.push((lane, priority, late.map_or(at, |late| at.min(late))));
+                let at = self.position(queue, priority);
+                left.push((queue, priority, late.map_or(at, |late| at.min(late))));
             }
         }
-        self.looked(lanes, look, left);
+        self.record_ready(queues, scan, left);
     }
 
-    /// Records a look at these queues with a claim of what it found, but for the runs that it left: the first of each queue.
-    pub(crate) fn looked<'a>(
+    /// Records a scan at these queues with a claim of what it found, but for the runs that it left: the first of each queue.
+    pub(crate) fn record_ready<'a>(
         &mut self,
-        lanes: &Lanes,
-        look: &QueueLook,
+        queues: &ClaimQueues,
+        scan: &QueueScan,
         left: impl IntoIterator<Item = ((&'a str, &'a str, i32), Priority, Since)>,
     ) {
-        let transaction = look.snapshot.own;
-        if self.last.is_some_and(|last| look.at < last.at || transaction < last.transaction) {
+        let transaction = scan.snapshot.own;
+        if self.last.is_some_and(|last| scan.at < last.at || transaction < last.transaction) {
             // The clock was set back, or this is another server.
             *self = Self::default();
             return;
         }
         let mut first = BTreeMap::new();
-        for ((topic, handler, lane), priority, at) in left {
+        for ((topic, handler, queue), priority, at) in left {
             self.know(handler);
-            let since = first.entry((topic.to_owned(), handler.to_owned(), lane, priority)).or_insert(at);
+            let since = first.entry((topic.to_owned(), handler.to_owned(), queue, priority)).or_insert(at);
             *since = at.min(*since);
         }
-        let are_all = self.last.is_none_or(|last| last.queues <= lanes.len());
+        let are_all = self.last.is_none_or(|last| last.queues <= queues.len());
         if !are_all {
-            // Then the last look at all queues has listed these. What was in progress then is so still, or is looked at later.
-            let looked_at: BTreeSet<_> = lanes.each().collect();
-            self.left.retain(|(topic, handler, lane, _), _| !looked_at.contains(&(topic, handler, *lane)));
+            // Then the last scan at all queues has listed these. What was in progress then is so still, or is looked at later.
+            let looked_at: BTreeSet<_> = queues.each().collect();
+            self.left.retain(|(topic, handler, queue, _), _| !looked_at.contains(&(topic, handler, *queue)));
             self.left.extend(first);
             return;
         }
         let since_last = self.last.map(|last| last.at - LATE);
         let since = |id: &u64| self.open.get(id).copied().unwrap_or(since_last);
-        self.open = look.snapshot.in_progress.iter().map(|id| (*id, since(id))).collect();
-        self.reached = Some(look.at - LATE);
+        self.open = scan.snapshot.in_progress.iter().map(|id| (*id, since(id))).collect();
+        self.reached = Some(scan.at - LATE);
         self.left = first;
-        self.last = Some(LastLook { at: look.at, transaction, queues: lanes.len() });
+        self.last = Some(LastScan { at: scan.at, transaction, queues: queues.len() });
     }
 
-    /// Records that a handler has had a run.
     pub(crate) fn know(&mut self, handler: &str) {
         if !self.known.contains(handler) {
             Arc::make_mut(&mut self.known).insert(handler.to_owned());
@@ -261,7 +258,6 @@ mod tests {
 
     struct Transaction {
         id: u64,
-        /// The queues and times of its runs.
         runs: Vec<(usize, i64)>,
     }
 
@@ -281,14 +277,14 @@ mod tests {
         OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(millis)
     }
 
-    fn lanes(queues: &[usize]) -> Lanes {
+    fn claim_queues(queues: &[usize]) -> ClaimQueues {
         let names: Vec<_> = queues.iter().map(|queue| format!("queue {queue}")).collect();
-        Lanes::unreserved(&vec!["topic".to_owned(); queues.len()], &names)
+        ClaimQueues::unreserved(&vec!["topic".to_owned(); queues.len()], &names)
     }
 
     impl Model {
-        /// What the server says: the open transactions below the greatest id that has ended, and the id of the look.
-        fn look(&mut self) -> QueueLook {
+        /// What the server says: the open transactions below the greatest id that has ended, and the id of the scan.
+        fn scan(&mut self) -> QueueScan {
             let (end, own) = (self.ended, self.next);
             self.next += 1;
             let listed: Vec<_> =
@@ -296,7 +292,7 @@ mod tests {
             let snapshot =
                 Snapshot::parse(&format!("0:{end}:{}", listed.join(",")), &own.to_string()).unwrap();
             self.ended = own + 1;
-            QueueLook { at: at(self.now), snapshot }
+            QueueScan { at: at(self.now), snapshot }
         }
 
         /// The due runs of these queues that a statement finds. It has to find all.
@@ -305,7 +301,7 @@ mod tests {
             let is_open = |id: &String| self.open.iter().any(|it| it.id.to_string() == *id);
             let ended = ids.iter().zip(since).filter(|(id, _)| !is_open(id));
             let late = ended.map(|(_, since)| since).min();
-            let positions = self.cursors.of(&lanes(queues), Priority::Normal);
+            let positions = self.cursors.since(&claim_queues(queues), Priority::Normal);
             let due = self.ready.iter().filter(|(queue, since)| queues.contains(queue) && *since <= self.now);
             let due: Vec<_> = due.copied().collect();
             let start = |queue| {
@@ -330,12 +326,12 @@ mod tests {
                 let place = self.ready.iter().position(|it| *it == run).unwrap();
                 self.ready.remove(place);
             }
-            let (look, lanes) = (self.look(), lanes(queues));
+            let (scan, claim_queues) = (self.scan(), claim_queues(queues));
             let names: Vec<_> =
                 left.iter().map(|(queue, since)| (format!("queue {queue}"), *since)).collect();
             let left =
                 names.iter().map(|(name, since)| (("topic", &**name, 0), Priority::Normal, Some(at(*since))));
-            self.cursors.looked(&lanes, &look, left);
+            self.cursors.record_ready(&claim_queues, &scan, left);
         }
 
         fn apply(&mut self, event: Event) {
@@ -363,14 +359,14 @@ mod tests {
                     let found = self.found(&all);
                     let ready: Vec<_> =
                         all.iter().copied().filter(|queue| found.iter().any(|(of, _)| of == queue)).collect();
-                    let look = self.look();
-                    self.cursors.looked_for_ready(&lanes(&all), &lanes(&ready), &look);
+                    let scan = self.scan();
+                    self.cursors.record_scan(&claim_queues(&all), &claim_queues(&ready), &scan);
                     self.now += between;
                     if !ready.is_empty() {
                         self.claim(&ready, limit, usize::MAX);
                     }
                 }
-                Event::LookBack => self.cursors.look_back(),
+                Event::LookBack => self.cursors.rescan(),
             }
         }
     }
@@ -394,8 +390,9 @@ mod tests {
     fn look_after_a_transaction_of_an_hour_begins_before_it_and_the_next_one_at_its_end() {
         let (mut model, all) =
             (Model { now: 1_000_000, next: 100, ended: 100, ..Model::default() }, [0, 1, 2]);
-        let starts =
-            |model: &Model| (model.cursors.of(&lanes(&all), Priority::Normal)[0], model.cursors.open().1);
+        let starts = |model: &Model| {
+            (model.cursors.since(&claim_queues(&all), Priority::Normal)[0], model.cursors.open().1)
+        };
         model.claim(&all, 10, usize::MAX);
         let before = model.now;
         model.now += 1000;
@@ -412,16 +409,16 @@ mod tests {
     #[test]
     fn positions_of_another_server_or_of_a_clock_set_back_are_dropped() {
         let mut cursors = QueueCursors::default();
-        let mut look = |millis, next, is_dropped| {
+        let mut scan = |millis, next, is_dropped| {
             let snapshot = Snapshot { own: next, in_progress: vec![] };
-            cursors.looked(&lanes(&[0]), &QueueLook { at: at(millis), snapshot }, []);
+            cursors.record_ready(&claim_queues(&[0]), &QueueScan { at: at(millis), snapshot }, []);
             assert_eq!(cursors.is_at_the_beginning(), is_dropped);
         };
-        look(2000, 7, false);
-        look(2000, 7, false);
-        look(1999, 8, true);
-        look(3000, 8, false);
-        look(4000, 7, true);
+        scan(2000, 7, false);
+        scan(2000, 7, false);
+        scan(1999, 8, true);
+        scan(3000, 8, false);
+        scan(4000, 7, true);
     }
 
     #[test]
@@ -441,12 +438,15 @@ mod tests {
     #[test]
     fn of_many_queues_those_of_handlers_without_runs_have_no_position() {
         let all: Vec<_> = (0..=FEW_QUEUES).collect();
-        let (all, mut cursors) = (lanes(&all), QueueCursors::default());
+        let (all, mut cursors) = (claim_queues(&all), QueueCursors::default());
         cursors.know("queue 3");
-        cursors.looked(&all, &QueueLook { at: at(0), snapshot: Snapshot::default() }, []);
-        let known: Vec<_> = cursors.of(&all, Priority::Low).iter().map(Option::is_some).collect();
+        cursors.record_ready(&all, &QueueScan { at: at(0), snapshot: Snapshot::default() }, []);
+        let known: Vec<_> = cursors.since(&all, Priority::Low).iter().map(Option::is_some).collect();
         assert_eq!(known.iter().filter(|is_known| **is_known).count(), 1);
         assert!(known[3]);
-        assert!(cursors.of(&lanes(&[0]), Priority::Low)[0].is_some(), "of few queues, all have one");
+        assert!(
+            cursors.since(&claim_queues(&[0]), Priority::Low)[0].is_some(),
+            "of few queues, all have one"
+        );
     }
 }

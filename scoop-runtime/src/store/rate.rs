@@ -46,7 +46,6 @@ pub(crate) struct RateState {
 }
 
 impl RateState {
-    /// The state after so many runs have begun now.
     pub(crate) fn after(&self, rate: Rate, now: i64, begun: i64, has_parked: bool) -> Self {
         let window = self.window.with(rate, now, begun);
         let opens_at = window.opens_at(rate, now).unwrap_or(now).min(TIME_MAX);
@@ -69,7 +68,6 @@ pub(crate) fn micros(time: time::OffsetDateTime) -> i64 {
 }
 
 impl Rate {
-    /// The period in microseconds.
     fn period(self) -> i64 {
         i64::try_from(self.period_ms).unwrap_or(i64::MAX).saturating_mul(1_000)
     }
@@ -86,22 +84,21 @@ impl RateWindow {
         self.0.len() <= GROUPS_MAX
     }
 
-    /// A window that admits no run until this time.
     pub(crate) fn closed_until(rate: Rate, idle_at: i64) -> Self {
         let last = idle_at.saturating_sub(rate.period());
         Self(vec![Begun(last, last, i64::from(rate.runs))])
     }
 
     /// How many runs may begin now.
-    pub(crate) fn room(&self, rate: Rate, now: i64) -> i64 {
+    pub(crate) fn capacity(&self, rate: Rate, now: i64) -> i64 {
         let counts = self.0.iter().filter(|begun| begun.counts(rate, now)).map(|begun| begun.2.max(0));
-        let room = (i64::from(rate.runs) - counts.fold(0, i64::saturating_add)).max(0);
-        if is_injected(Bug::ExceedRates) { room.max(1) } else { room }
+        let capacity = (i64::from(rate.runs) - counts.fold(0, i64::saturating_add)).max(0);
+        if is_injected(Bug::ExceedRates) { capacity.max(1) } else { capacity }
     }
 
     /// The time at which the next run may begin, if none may begin now.
     fn opens_at(&self, rate: Rate, now: i64) -> Option<i64> {
-        if self.room(rate, now) > 0 {
+        if self.capacity(rate, now) > 0 {
             return None;
         }
         let mut counting: Vec<_> = self.0.iter().filter(|begun| begun.counts(rate, now)).collect();
@@ -142,7 +139,6 @@ impl RateWindow {
     }
 }
 
-/// The seconds from one time to a later one.
 pub(crate) fn seconds_between(now: i64, later: i64) -> f64 {
     time::Duration::microseconds(later.saturating_sub(now).max(0)).as_seconds_f64()
 }
@@ -165,10 +161,10 @@ mod tests {
         let (mut window, mut begun) = (RateWindow::default(), vec![]);
         for now in (0..until).step_by(usize::try_from(step).unwrap()) {
             // At most seven at once: as a claim with few slots.
-            let count = window.room(rate, now).min(7);
+            let count = window.capacity(rate, now).min(7);
             window = window.with(rate, now, count);
             begun.extend((0..count).map(|_| now));
-            assert_eq!(window.room(rate, now) == 0, window.opens_at(rate, now).is_some());
+            assert_eq!(window.capacity(rate, now) == 0, window.opens_at(rate, now).is_some());
         }
         begun
     }
@@ -202,8 +198,8 @@ mod tests {
     fn full_window_opens_when_its_oldest_run_is_a_period_old() {
         let rate = Rate { runs: 2, period_ms: 1_000 };
         let window = RateWindow::default().with(rate, 0, 1).with(rate, 300_000, 1);
-        assert_eq!((window.room(rate, 400_000), window.opens_at(rate, 400_000)), (0, Some(SECOND)));
-        assert_eq!((window.room(rate, SECOND), window.opens_at(rate, SECOND)), (1, None));
+        assert_eq!((window.capacity(rate, 400_000), window.opens_at(rate, 400_000)), (0, Some(SECOND)));
+        assert_eq!((window.capacity(rate, SECOND), window.opens_at(rate, SECOND)), (1, None));
     }
 
     #[test]
@@ -211,22 +207,22 @@ mod tests {
         let (rate, now) = (Rate { runs: 2, period_ms: 1_000 }, 10 * SECOND);
         for last in [now + SECOND + 1, i64::MAX, now - SECOND, i64::MIN] {
             let window = RateWindow(vec![Begun(last, last, 2)]);
-            assert_eq!((window.room(rate, now), window.opens_at(rate, now)), (2, None), "{last}");
+            assert_eq!((window.capacity(rate, now), window.opens_at(rate, now)), (2, None), "{last}");
             assert_eq!(window.with(rate, now, 1).0, [Begun(now, now, 1)]);
         }
         let soon = RateWindow(vec![Begun(now + SECOND, now + SECOND, 2)]);
-        assert_eq!((soon.room(rate, now), soon.opens_at(rate, now)), (0, Some(now + 2 * SECOND)));
+        assert_eq!((soon.capacity(rate, now), soon.opens_at(rate, now)), (0, Some(now + 2 * SECOND)));
     }
 
     #[test]
     fn forged_counts_admit_no_more_runs_than_the_rate() {
         let rate = Rate { runs: 2, period_ms: 1_000 };
-        for (counts, room) in
+        for (counts, capacity) in
             [(vec![-5], 2), (vec![-5, 2], 0), (vec![i64::MIN, 1], 1), (vec![i64::MAX, i64::MAX], 0)]
         {
             let window = RateWindow(counts.iter().map(|count| Begun(0, 0, *count)).collect());
-            assert_eq!(window.room(rate, 0), room, "{counts:?}");
-            assert_eq!(window.opens_at(rate, 0), (room == 0).then_some(SECOND), "{counts:?}");
+            assert_eq!(window.capacity(rate, 0), capacity, "{counts:?}");
+            assert_eq!(window.opens_at(rate, 0), (capacity == 0).then_some(SECOND), "{counts:?}");
         }
     }
 
@@ -267,6 +263,6 @@ mod tests {
     fn lower_rate_counts_the_runs_of_the_higher_one() {
         let (high, low) = (Rate { runs: 3, period_ms: 1_000 }, Rate { runs: 1, period_ms: 1_000 });
         let window = RateWindow::default().with(high, 0, 1).with(high, 200_000, 1).with(high, 500_000, 1);
-        assert_eq!((window.room(low, 600_000), window.opens_at(low, 600_000)), (0, Some(1_500_000)));
+        assert_eq!((window.capacity(low, 600_000), window.opens_at(low, 600_000)), (0, Some(1_500_000)));
     }
 }

@@ -13,7 +13,7 @@ use super::types::ParentRef;
 use crate::HierarchyId;
 use crate::repair::{Decision, RepairAction};
 use crate::util::ids;
-use crate::util::patience::Attempt;
+use crate::util::retries::Attempt;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
@@ -32,21 +32,17 @@ pub(crate) struct RequestKey {
 }
 
 impl RequestKey {
-    /// A new request.
     pub(crate) fn new() -> Self {
         Self { id: ids::now_v7(), attempt: Attempt::First, is_dry_run: false }
     }
 
-    /// This attempt of the same request.
     pub(crate) fn with(self, attempt: Attempt) -> Self {
         Self { attempt, ..self }
     }
 }
 
-/// The result of a cancellation.
 #[derive(Debug)]
 pub(crate) struct CancelResult {
-    /// It was not recorded before this request.
     pub(crate) fresh: bool,
     /// A run gives up because of it, or has since an earlier attempt.
     pub(crate) any_marked: bool,
@@ -54,7 +50,6 @@ pub(crate) struct CancelResult {
     pub(crate) giving_up: Vec<ParentRef>,
 }
 
-/// The result of a rollback request.
 #[derive(Debug)]
 pub(crate) enum RollbackStart {
     Begun(Vec<String>),
@@ -92,7 +87,6 @@ pub(crate) enum HandlerOutcome {
     RollbackFailed { failure: Failure, cause: Failure },
 }
 
-/// The result of an intervention.
 #[derive(Debug)]
 pub(crate) struct RepairResult {
     /// The handlers of the runs that are ready now.
@@ -115,18 +109,15 @@ impl RepairResult {
     }
 }
 
-/// What an intervention is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InterventionSubject<'a> {
     pub(crate) target: &'a RequestTarget,
     pub(crate) handler: &'a str,
-    /// The stored name.
     pub(crate) kind: &'static str,
     /// None for a run that was stuck, or gets a signal.
     pub(crate) decision: Option<&'a Decision>,
 }
 
-/// The requester of an intervention, with its reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requester<'a> {
     pub(crate) note: &'a str,
@@ -134,7 +125,6 @@ pub(crate) struct Requester<'a> {
     pub(crate) asked: RequestKey,
 }
 
-/// A requested repair.
 pub(crate) struct RepairRequest<'a> {
     pub(crate) action: RepairAction,
     pub(crate) requester: Requester<'a>,
@@ -158,14 +148,12 @@ pub struct HandlerList {
     pub limit: Option<u32>,
 }
 
-/// The fate of the pending runs of a handler that is retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingRuns {
     Keep,
     Drop,
 }
 
-/// The result of retiring a handler.
 #[derive(Debug)]
 pub(crate) struct RetiredHandler {
     pub(crate) was_registered: bool,
@@ -180,7 +168,6 @@ pub(crate) struct RetiredHandler {
 pub(crate) struct Redelivery {
     /// The hierarchies that continue or begin, one for each message.
     pub(crate) roots: BTreeSet<Uuid>,
-    /// The handlers that have a new run.
     pub(crate) handlers: BTreeSet<String>,
     /// Whether a message has a due time or a deadline.
     pub(crate) has_timer: bool,
@@ -206,12 +193,10 @@ pub struct RegisteredHandler {
 
 /// A relaunch of the first message of a hierarchy.
 pub(crate) struct Relaunch<'a> {
-    /// The new hierarchy.
     pub(crate) root: Uuid,
     /// `None` for that of the message.
     pub(crate) payload: Option<&'a Value>,
     pub(crate) even_if_committed: bool,
-    /// Also if it was relaunched before.
     pub(crate) again: bool,
     pub(crate) requester: Requester<'a>,
 }
@@ -219,8 +204,8 @@ pub(crate) struct Relaunch<'a> {
 /// The hierarchies with the same first message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Relaunches {
-    /// Whose message was launched again.
+    /// The hierarchy whose message was launched again as this one.
     pub(crate) of: Option<HierarchyId>,
-    /// As which ones its message was launched again, the oldest first.
+    /// The hierarchies as which its message was launched again, the oldest first.
     pub(crate) as_others: Vec<HierarchyId>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 
 /// The number of hierarchies that the first transaction deletes, and the most that any does.
 const BATCH_FIRST: usize = 16;
@@ -52,7 +52,7 @@ impl Default for PruneBatch {
 #[derive(Debug, Default)]
 pub(crate) struct PrunePage {
     pub(crate) roots: Vec<Uuid>,
-    /// Those of them that could not be deleted the last time.
+    /// The hierarchies that could not be deleted the last time.
     pub(crate) put_off: Vec<Uuid>,
     /// The next page begins after this one; `None` at the end.
     pub(crate) next: Option<Uuid>,
@@ -60,27 +60,20 @@ pub(crate) struct PrunePage {
 
 /// Hierarchies that may be due, for the automatic deletion.
 #[derive(Clone, Debug)]
-pub(crate) struct DueHierarchies {
+pub(crate) struct DueBatch {
     pub(crate) roots: Vec<Uuid>,
-    pub(crate) rest: Rest,
+    pub(crate) has_more: bool,
     /// For how long the oldest of them has been due.
     pub(crate) behind: Duration,
-}
-
-/// Whether there may be more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rest {
-    More,
-    Nothing,
 }
 
 /// The decision about due hierarchies.
 #[derive(Clone, Debug)]
 pub(crate) struct DueSettlement {
-    pub(crate) due: DueHierarchies,
-    /// Those that may be deleted; `None` if the program has no archive.
+    pub(crate) due: DueBatch,
+    /// The hierarchies that may be deleted; `None` if the program has no archive.
     pub(crate) archived: Option<Vec<Uuid>>,
-    /// When to look again at one that could not be archived.
+    /// The pause before the next attempt with one that could not be archived.
     pub(crate) retry_after: Duration,
 }
 
@@ -88,8 +81,8 @@ pub(crate) struct DueSettlement {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PruneTimes {
     Age(Duration),
-    /// Those of its topic; these if it has none.
-    ByTopic(Keep),
+    /// The times of its topic; these if it has none.
+    ByTopic(Retention),
 }
 
 /// Whether hierarchies are deleted, or only counted.
@@ -105,7 +98,6 @@ pub(crate) enum PruneVerdict {
     Deleted,
     /// A run ended too late, or it was cancelled or relaunched since.
     Recent,
-    /// A rollback failed.
     Failed,
     /// A run has not ended, or has not begun.
     Unfinished,
@@ -117,11 +109,9 @@ pub(crate) enum PruneVerdict {
     Unarchived,
     /// The database refused its deletion the last time.
     Refused,
-    /// It has no record (any more).
     Absent,
 }
 
-/// The result for one hierarchy, with the number of deleted rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PruneResult {
     pub(crate) verdict: PruneVerdict,

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::Tick;
-use crate::saga::schedule::{Due, Timetable, TimetableError, every_ms};
+use crate::saga::schedule::{DueTicks, Timetable, TimetableError, every_ms};
 use crate::util::ids;
 
 /// A scheduled saga, as it is registered.
@@ -49,15 +49,12 @@ pub(crate) struct Awaited {
     pub(crate) unlisted: Vec<String>,
 }
 
-/// A due schedule, locked by this transaction.
 #[derive(Debug)]
 pub(crate) struct DueSchedule {
     pub(crate) topic: String,
     pub(crate) handler: String,
-    /// Its timetable, if this program supports that.
     pub(crate) timetable: Result<Timetable, TimetableError>,
     pub(crate) next_at: OffsetDateTime,
-    /// The number of runs so far.
     pub(crate) run_count: i64,
     /// The hierarchy of the last run.
     pub(crate) last_root: Option<Uuid>,
@@ -86,14 +83,12 @@ impl ContextKey for RunCount {
 }
 
 impl<'a> TickMessage<'a> {
-    /// The runs for the due times of a schedule.
-    pub(super) fn all(taken: &'a DueSchedule, due: &Due) -> Vec<Self> {
+    pub(super) fn all(taken: &'a DueSchedule, due: &DueTicks) -> Vec<Self> {
         let run_count = u64::try_from(taken.run_count).unwrap_or_default();
         let runs = (run_count + 1..).zip(&due.ticks);
         runs.map(|(run, at)| Self::new(&taken.topic, *at, run)).collect()
     }
 
-    /// The run of this number, with fresh ids.
     pub(crate) fn new(topic: &'a str, due: OffsetDateTime, run: u64) -> Self {
         let mut context = scoop_core::Context::default();
         context.set(RunCount { value: run }).expect("a number can be written as JSON");
@@ -101,11 +96,9 @@ impl<'a> TickMessage<'a> {
     }
 }
 
-/// A schedule whose due ticks are launched.
 #[derive(Debug)]
 pub(crate) struct Advanced {
     pub(crate) saga: String,
-    /// The handlers of its ticks.
     pub(crate) handlers: Vec<String>,
     /// Whether times were left out since the last run has not ended.
     pub(crate) is_overlap: bool,
@@ -114,18 +107,16 @@ pub(crate) struct Advanced {
 }
 
 impl Advanced {
-    pub(super) fn new(taken: &DueSchedule, due: &Due, handlers: Vec<String>) -> Self {
+    pub(super) fn new(taken: &DueSchedule, due: &DueTicks, handlers: Vec<String>) -> Self {
         let missed = due.from.map(|from| (taken.next_at, from));
         Self { saga: taken.handler.clone(), handlers, is_overlap: due.is_overlap, missed }
     }
 }
 
-/// The result of a lookup of due schedules.
 #[derive(Debug)]
 pub(crate) enum FireResult {
     /// None is due, or another worker has locked it.
     Nothing,
-    /// It has been advanced.
     Launched(Advanced),
     /// This program cannot follow it.
     Unfit(DueSchedule),

@@ -47,7 +47,7 @@ pub(crate) struct Settlement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<BTreeMap<String, Value>>,
     pub(super) rolling_back: bool,
-    pub(super) turns_back: bool,
+    pub(super) begins_rollback: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failure: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,9 +76,8 @@ pub(crate) struct Settlement {
     pub(super) wait: Option<Wait>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) signals: Vec<SignalRow>,
-    /// The execution that begins after it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) anew: Option<ExecutionRow>,
+    pub(super) as_new: Option<ExecutionRow>,
     /// The failed end to report to the handlers of [`Failed`](crate::Failed).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failed: Option<FailedOutcome>,
@@ -87,12 +86,11 @@ pub(crate) struct Settlement {
     /// Whether what it launches is stored ahead of it, in statements of their own, since the payloads are large.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) stored: bool,
-    /// How many bytes the payloads and values have, about.
     #[serde(skip)]
     bytes: usize,
     /// Whether its failure, if it has one, is the one that it had before.
     #[serde(skip)]
-    pub(super) failure_stands: bool,
+    pub(super) is_same_failure: bool,
     /// Whether the run was on its forward path before.
     #[serde(skip)]
     was_forward: bool,
@@ -101,7 +99,6 @@ pub(crate) struct Settlement {
     keeps_definition: bool,
 }
 
-/// The statement that writes a settlement, by what it contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettlePath {
     /// The move went well and launched nothing.
@@ -138,7 +135,7 @@ pub(super) enum Ending {
 pub(super) enum ForgottenChildren {
     #[serde(rename = "all")]
     All,
-    /// Those without a failed rollback.
+    /// The runs without a failed rollback.
     #[serde(rename = "rolled back")]
     RolledBack,
 }
@@ -146,7 +143,6 @@ pub(super) enum ForgottenChildren {
 /// An event, named after the columns.
 #[derive(Debug, Serialize)]
 pub(super) struct EventRow {
-    /// How many events of the same settlement follow.
     pub(super) until_last: usize,
     pub(super) message_id: Uuid,
     #[serde(rename = "type")]
@@ -165,7 +161,7 @@ pub(super) struct EventRow {
     pub(super) exception: Option<Failure>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detached_root: Option<Uuid>,
-    /// That of an emission, if it is not the run's.
+    /// The context of an emission, if it is not the run's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) context: Option<Context>,
     /// What the run waits for after it.
@@ -207,7 +203,6 @@ impl Serialize for Payload {
     }
 }
 
-/// A signal to be sent.
 #[derive(Debug, Serialize)]
 pub(super) struct SignalRow {
     id: Uuid,
@@ -225,7 +220,6 @@ pub(super) struct SignalRow {
 pub(super) struct ExecutionRow {
     /// How many executions there were before.
     pub(super) number: i32,
-    /// Its message.
     pub(super) message: Uuid,
     pub(super) payload: Value,
 }
@@ -253,7 +247,7 @@ impl Settlement {
         let mut settlement = Self::from_fate(key, before, flags, conclusion.fate);
         settlement.may_give_up = may_give_up;
         (settlement.was_forward, settlement.keeps_definition) = (!before.is_backward(), keeps_definition);
-        settlement.failure_stands = settlement.failure.as_ref() == before.cause();
+        settlement.is_same_failure = settlement.failure.as_ref() == before.cause();
         settlement.deadlines = context.give_up_at(match settlement.rolling_back {
             true => Direction::Backward,
             false => direction,
@@ -275,7 +269,7 @@ impl Settlement {
         settlement.rollback_cause = conclusion.rollback_cause;
         settlement.wait = conclusion.wait;
         settlement.signals = conclusion.signals.into_iter().map(SignalRow::from).collect();
-        settlement.anew = conclusion.anew.map(|NextExecution { message, payload }| {
+        settlement.as_new = conclusion.as_new.map(|NextExecution { message, payload }| {
             let number = signed(before.execution.number).saturating_add(1);
             ExecutionRow { number, message, payload }
         });
@@ -300,7 +294,7 @@ impl Settlement {
             if event.is(EventKind::Suspended) {
                 event.definition = completed.filter(|_| forward);
                 // No step of a new execution has completed.
-                self.definition = event.definition.filter(|_| self.anew.is_none());
+                self.definition = event.definition.filter(|_| self.as_new.is_none());
             }
         }
         self
@@ -323,8 +317,8 @@ impl Settlement {
         (self.id, self.epoch)
     }
 
-    /// Where the run stands among all of them, by which those are locked that are locked together.
-    pub(crate) fn place(&self) -> (Uuid, Uuid) {
+    /// The order in which runs are locked that are locked together.
+    pub(crate) fn lock_order(&self) -> (Uuid, Uuid) {
         (self.root, self.id)
     }
 
@@ -332,13 +326,12 @@ impl Settlement {
     fn measure(&mut self) {
         let payloads: usize = self.emissions.iter().map(|row| payload::bytes(&row.payload.value)).sum();
         let values: usize = self.return_values.iter().map(|row| payload::bytes(&row.value)).sum();
-        let anew = self.anew.iter().map(|row| payload::bytes(&row.payload)).sum::<usize>();
-        self.bytes = payloads + values + anew;
+        let as_new = self.as_new.iter().map(|row| payload::bytes(&row.payload)).sum::<usize>();
+        self.bytes = payloads + values + as_new;
         self.stored = payloads > PAYLOADS_BYTES_MAX;
         self.emissions.iter_mut().for_each(|row| row.payload.stored = self.stored);
     }
 
-    /// How many bytes the payloads and values have, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -348,7 +341,6 @@ impl Settlement {
         self.stored
     }
 
-    /// Whether a message that it launches requires a handler.
     pub(crate) fn requires_handlers(&self) -> bool {
         self.emissions.iter().any(|row| row.required.is_some())
     }
@@ -357,19 +349,19 @@ impl Settlement {
     /// it neither a deadline, nor a wait, nor a new execution, and sends no signal: the rest of it is its own events, launches and rollback requests.
     pub(super) fn fits_fast_path(&self) -> bool {
         self.may_give_up
-            && !self.turns_back
-            && self.failure_stands
+            && !self.begins_rollback
+            && self.is_same_failure
             && self.rollback_failure.is_none()
             && self.forgets.is_none()
             && self.failed.is_none()
             && self.deadlines.is_empty()
             && self.wait.is_none()
             && self.signals.is_empty()
-            && self.anew.is_none()
+            && self.as_new.is_none()
             && self.return_values.len() <= 1
     }
 
-    /// Whether something becomes due at a certain time because of this.
+    /// Whether the launch sets a timer: a due time or a deadline.
     pub(crate) fn has_timer(&self) -> bool {
         let of_emission = |row: &EmissionRow| row.due.is_some() || !row.deadlines.is_empty();
         self.wait.is_some() || !self.deadlines.is_empty() || self.emissions.iter().any(of_emission)
@@ -385,14 +377,14 @@ impl Settlement {
                 if had_failed_children && !run.failed_children.is_empty() {
                     settlement.forgets = Some(ForgottenChildren::RolledBack);
                 }
-                settlement.turns_back = !before.is_backward() && run.is_backward();
+                settlement.begins_rollback = !before.is_backward() && run.is_backward();
                 settlement.set_position(run);
             }
             Fate::Committed => settlement.ends = Some(Ending::Unnoted),
             Fate::RolledBack { cause, rollback_requested } => {
                 let noted = has_parent && !rollback_requested;
                 settlement.ends = Some(if noted { Ending::Noted } else { Ending::Unnoted });
-                settlement.turns_back = !before.is_backward();
+                settlement.begins_rollback = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 // The store reports it only if no run waits for it by then.
@@ -402,7 +394,7 @@ impl Settlement {
                 settlement.ends = Some(Ending::Failed);
                 // It failed because of those whose rollback failed, and they stay its children.
                 settlement.forgets = had_failed_children.then_some(ForgottenChildren::RolledBack);
-                settlement.turns_back = !before.is_backward();
+                settlement.begins_rollback = !before.is_backward();
                 settlement.rolling_back = true;
                 settlement.failure = Some(cause);
                 settlement.rollback_failure = Some(failure);
@@ -436,7 +428,7 @@ impl Settlement {
             completions: None,
             outputs: None,
             rolling_back: false,
-            turns_back: false,
+            begins_rollback: false,
             failure: None,
             rollback_failure: None,
             forgets: None,
@@ -448,12 +440,12 @@ impl Settlement {
             deadlines: vec![],
             wait: None,
             signals: vec![],
-            anew: None,
+            as_new: None,
             failed: None,
             may_give_up: false,
             stored: false,
             bytes: 0,
-            failure_stands: false,
+            is_same_failure: false,
             was_forward: true,
             keeps_definition: false,
             events: vec![],
@@ -462,7 +454,6 @@ impl Settlement {
         }
     }
 
-    /// Where the run stands now.
     fn set_position(&mut self, run: Run) {
         if let Some(last) = run.last {
             self.step = Some(last.step);
@@ -493,7 +484,6 @@ fn may_give_up(before: &Run, fate: &Fate) -> bool {
     }
 }
 
-/// A count to be stored.
 fn signed(count: impl TryInto<i32>) -> i32 {
     count.try_into().unwrap_or(i32::MAX)
 }
@@ -525,7 +515,6 @@ impl SignalRow {
 }
 
 impl EventRow {
-    /// An event of a run that has this context then.
     fn new(until_last: usize, event: Event, context: &Context) -> Self {
         Self {
             until_last,
@@ -566,7 +555,6 @@ impl EmissionRow {
         Some(Unhandled { topic: self.topic.clone(), message: message.to_owned(), at: Some(at) })
     }
 
-    /// An emission of a run that has this context then.
     fn new(at: usize, emission: Emission, direction: Direction, context: &Context) -> Self {
         let direction = emission.detached_root.map_or(direction, |_| Direction::Forward);
         Self {
@@ -593,7 +581,6 @@ pub(crate) struct SettleResult {
     pub(crate) overdue: bool,
     /// When its last event was.
     pub(crate) last_event_at: OffsetDateTime,
-    /// The handlers that have something to do now.
     pub(crate) ready_handlers: Vec<String>,
 }
 
@@ -662,7 +649,7 @@ mod tests {
             values: vec![],
             wait: None,
             signals: vec![],
-            anew: None,
+            as_new: None,
             fate,
         }
     }
@@ -687,7 +674,7 @@ mod tests {
         let expected = json!({
             "root": KEY.root, "id": KEY.id, "epoch": 7, "step": "a", "jump": "b", "iteration": 2,
             "handler_iteration": 3, "suspensions": 4, "completions": { "a": 3 }, "outputs": { "a": 5 },
-            "rolling_back": false, "turns_back": false, "event_count": 0, "replied": true, "may_give_up": true,
+            "rolling_back": false, "begins_rollback": false, "event_count": 0, "replied": true, "may_give_up": true,
         });
         assert_eq!(json, expected);
         let settlement =
@@ -699,10 +686,10 @@ mod tests {
     #[test]
     fn run_that_turns_back_does_not_give_up() {
         let turned = from_fate(&forward(), ALONE, Fate::GoesOn(backward()));
-        assert!(turned.turns_back && turned.rolling_back && !turned.may_give_up);
+        assert!(turned.begins_rollback && turned.rolling_back && !turned.may_give_up);
         assert_eq!(turned.failure, Some(failure("Cause")));
         let goes_on = from_fate(&backward(), ALONE, Fate::GoesOn(backward()));
-        assert!(!goes_on.turns_back && goes_on.rolling_back && goes_on.may_give_up);
+        assert!(!goes_on.begins_rollback && goes_on.rolling_back && goes_on.may_give_up);
     }
 
     #[test]
@@ -727,10 +714,10 @@ mod tests {
             let rolled_back = || Fate::RolledBack { cause: failure("Cause"), rollback_requested };
             let undone = from_fate(&backward(), flags, rolled_back());
             assert_eq!(undone.ends, Some(expected));
-            assert!(undone.rolling_back && !undone.turns_back && undone.may_give_up);
+            assert!(undone.rolling_back && !undone.begins_rollback && undone.may_give_up);
             assert_eq!((undone.failure, undone.rollback_failure), (Some(failure("Cause")), None));
             let at_once = from_fate(&forward(), flags, rolled_back());
-            assert!(at_once.turns_back && !at_once.may_give_up);
+            assert!(at_once.begins_rollback && !at_once.may_give_up);
         }
     }
 
@@ -747,13 +734,13 @@ mod tests {
         for flags in [BELOW, ALONE] {
             let failed = fails(&backward(), flags, None);
             assert_eq!((failed.ends, failed.step.as_deref()), (Some(Ending::Failed), Some("undo")));
-            assert!(failed.rolling_back && !failed.turns_back && !failed.may_give_up);
+            assert!(failed.rolling_back && !failed.begins_rollback && !failed.may_give_up);
             assert_eq!(
                 (&failed.failure, &failed.rollback_failure),
                 (&Some(cause.clone()), &Some(why.clone()))
             );
             assert!(failed.failed.is_some(), "the store reports it if no run waits for it");
-            assert!(fails(&forward(), flags, None).turns_back);
+            assert!(fails(&forward(), flags, None).begins_rollback);
         }
         let because_of_children = fails(&with_failed_child(backward()), BELOW, Some(1));
         assert_eq!(because_of_children.handler_iteration, Some(1));

@@ -4,19 +4,17 @@ pub(crate) use scoop_core::SentSignal as NewSignal;
 use scoop_core::{SignalKey, TraceContext};
 use uuid::Uuid;
 
-use super::{ClaimedRun, Claimer, Lanes, Unclaimed};
+use super::{ClaimQueues, ClaimedRun, Claimer, Unclaimed};
 
 /// The span that has sent a signal, as stored. A malformed one is left out.
 pub(crate) fn sender(traceparent: Option<&str>) -> Option<TraceContext> {
     TraceContext::from_headers(traceparent?, None).ok()
 }
 
-/// The signals to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deliver {
-    /// Those of these names and keys.
     To(Vec<SignalKey>),
-    /// Those that a run awaits, and that this transaction or a later one has sent.
+    /// The awaited signals that this transaction or a later one has sent.
     SentSince(TransactionNumber),
 }
 
@@ -47,19 +45,17 @@ pub(crate) struct RefusedDelivery {
     pub(crate) error: sqlx::Error,
 }
 
-/// A run that awaits a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AwaitingRun {
     pub(crate) id: Uuid,
     pub(crate) handler: String,
-    /// The step of the wait.
     pub(crate) step: String,
 }
 
 /// Expired signals of one name: no run awaited them in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExpiredSignals {
-    /// Their name, and the key of one of them.
+    /// The name of the signals, and the key of one of them.
     pub(crate) to: SignalKey,
     pub(crate) signals: u64,
 }
@@ -77,28 +73,22 @@ impl Default for TransactionNumber {
 /// What became of a signal.
 #[derive(Default)]
 pub(crate) struct SignalSent {
-    /// The number of runs that it has reached.
     pub(crate) reached: u64,
     /// The handlers of runs that are ready now.
     pub(crate) handlers: Vec<String>,
-    /// The runs that the worker has claimed.
     pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
 }
 
-/// A type as which a saga reads a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SignalType {
     /// Its shape; `None` if that is not recorded.
     pub(crate) shape: Option<String>,
-    /// Whether a living program has the saga with this type.
     pub(crate) is_living: bool,
 }
 
-/// The worker that claims the runs that a signal reaches.
 #[derive(Clone, Copy)]
 pub(crate) struct SignalClaimer<'a> {
     pub(crate) claimer: Claimer<'a>,
-    pub(crate) lanes: &'a Lanes,
-    /// The number of runs for which it has slots.
+    pub(crate) queues: &'a ClaimQueues,
     pub(crate) slots: usize,
 }

@@ -19,6 +19,5 @@ pub(crate) struct StoreSizes {
 
 #[cfg(feature = "in-memory")]
 impl StoreSizes {
-    /// The maximum of the counts that end there.
     pub(crate) const COUNTED_MAX: usize = 1_000;
 }

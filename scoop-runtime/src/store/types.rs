@@ -36,7 +36,6 @@ pub enum RowState {
 }
 
 impl RowState {
-    /// All states.
     const ALL: [Self; 6] =
         [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck, Self::Failed];
 
@@ -58,7 +57,6 @@ impl RowState {
         matches!(self, Self::Ended | Self::Failed)
     }
 
-    /// The state with this label.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == name)
     }
@@ -82,7 +80,6 @@ pub(crate) struct ClaimKey {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimer<'a> {
     pub(crate) worker: Uuid,
-    /// Its identifier in events.
     pub(crate) identifier: &'a str,
 }
 
@@ -95,7 +92,6 @@ pub(crate) struct WakeOptions {
     pub(crate) commits: bool,
 }
 
-/// A claimed run, with all that is needed to continue it.
 #[derive(Debug)]
 pub(crate) struct ClaimedRun {
     pub(crate) key: ClaimKey,
@@ -108,14 +104,12 @@ pub(crate) struct ClaimedRun {
     pub(crate) retries: u32,
     /// The definitions of the programs that made the attempts, the newest one last. Stale if there were none.
     pub(crate) tried_under: Vec<i32>,
-    /// How the newest of these attempts failed.
     pub(crate) newest_failure: Option<String>,
     pub(crate) flags: HierarchyFlags,
     /// When it was claimed for the first time.
     pub(crate) began_at: OffsetDateTime,
     /// Whether it may have to give up.
     pub(crate) overdue: bool,
-    /// The definition under which its newest step completed.
     pub(crate) definition: Option<i32>,
     /// The definition that it is reserved for; 0 for none.
     pub(crate) reserved_for: i32,
@@ -153,7 +147,6 @@ pub(crate) struct WaitDecision {
 #[derive(Debug, Serialize)]
 pub(crate) struct LateDelivery {
     pub(crate) message: Uuid,
-    /// When their runs have to give up.
     #[serde(with = "time::serde::rfc3339::option")]
     pub(crate) give_up_at: Option<OffsetDateTime>,
 }
@@ -175,7 +168,6 @@ pub(crate) struct LeftRun {
     pub(crate) rests: f64,
 }
 
-/// A run of a message that another run has launched.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchedRun {
     pub(crate) message: Uuid,
@@ -194,7 +186,6 @@ pub(crate) struct HierarchyFlags {
 }
 
 impl HierarchyFlags {
-    /// The direction in which this run works.
     pub(crate) fn direction(self, run: &Run) -> Direction {
         Direction::backward_if(self.in_rollback || run.is_backward())
     }
@@ -209,7 +200,6 @@ pub(crate) enum Unclaimed {
     Refused { root: Uuid, id: Uuid, why: String },
 }
 
-/// Points in time as the database reads them.
 pub(crate) fn timestamps<S: serde::Serializer>(
     times: &[OffsetDateTime],
     serializer: S,
@@ -241,9 +231,7 @@ pub(crate) struct Woken {
     pub(crate) handlers: Vec<String>,
     /// Whether one of them is ready only when the time is over for which it waits.
     pub(crate) sleeps: bool,
-    /// The signals that they await.
     pub(crate) awaited: Vec<SignalKey>,
-    /// The runs claimed by the same statement.
     pub(crate) claimed: Vec<Result<ClaimedRun, Unclaimed>>,
     /// The runs committed by the same statement.
     pub(crate) committed: Vec<CommittedParent>,
@@ -306,7 +294,6 @@ impl Release {
 pub(crate) struct GiveUpReasons {
     /// The requests to it or to its ancestors.
     pub(crate) requests: Vec<Failure>,
-    /// The context with its deadlines.
     pub(crate) context: Context,
     pub(crate) now: OffsetDateTime,
     /// Earlier deadlines do not count, if it belongs to a rollback.
@@ -317,9 +304,8 @@ pub(crate) struct GiveUpReasons {
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Freed {
     pub(crate) runs: usize,
-    /// Those among them that are stuck, with their hierarchies.
+    /// The stuck ones of the freed runs, with their hierarchies.
     pub(crate) stuck: Vec<(Uuid, Uuid)>,
-    /// The handlers that were retired with the end of their owners.
     pub(crate) retired: Vec<GoneHandler>,
 }
 
@@ -330,7 +316,6 @@ pub(crate) struct Reaped {
     pub(crate) freed: Freed,
 }
 
-/// The result of a reconciliation.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Reconciled {
     pub(crate) freed: Freed,
@@ -369,13 +354,10 @@ pub(crate) struct RollbackHistory {
     pub(crate) execution: Option<ExecutionHistory>,
 }
 
-/// The execution that a history belongs to.
 pub(crate) struct ExecutionHistory {
     /// The time of the SUSPENDED before it, in microseconds since 1970.
     pub(crate) after: i64,
-    /// The number of suspensions before it.
     pub(crate) suspensions: u32,
-    /// The number of executions before it.
     pub(crate) number: u32,
     /// Its message.
     pub(crate) payload: Value,
@@ -384,7 +366,6 @@ pub(crate) struct ExecutionHistory {
 /// The requested values of a run.
 #[derive(Debug, Default)]
 pub(crate) struct ValueQuery {
-    /// The values of these names.
     pub(crate) names: Vec<String>,
     /// Of each of these ranges, from a name to another of the same length, the one with the last name.
     pub(crate) newest: Vec<(String, String)>,
@@ -417,7 +398,7 @@ pub(crate) fn readable(exception: Value) -> (Option<Failure>, Option<String>) {
 
 /// What a worker has to do next.
 #[derive(Debug)]
-pub(crate) struct Due {
+pub(crate) struct NextDue {
     /// The seconds until its queues or a waiting run have work, or a pause is over; negative if that is past.
     pub(crate) seconds: Option<f64>,
     pub(crate) is_pause_over: bool,
@@ -428,11 +409,10 @@ pub(crate) struct Due {
     pub(crate) suspect: Option<Suspect>,
 }
 
-/// Whether a worker may claim a suspect now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SuspectClaim {
     Allowed,
-    /// It executes another one, so suspects do not count as due.
+    /// The worker executes another suspect, so suspects do not count as due.
     Deferred,
 }
 
@@ -475,7 +455,7 @@ pub(crate) struct Suspect {
 
 impl Suspect {
     /// Its queue: topic, handler and reservation.
-    pub(crate) fn lane(&self) -> (&str, &str, i32) {
+    pub(crate) fn queue(&self) -> (&str, &str, i32) {
         (&self.topic, &self.handler, self.reserved_for)
     }
 }

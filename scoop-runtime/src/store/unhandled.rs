@@ -9,7 +9,7 @@ pub(crate) struct Unhandled {
     pub(crate) topic: String,
     /// The Rust type of the message.
     pub(crate) message: String,
-    /// The place of the launch, if that was in a step.
+    /// The location of the launch, if that was in a step.
     pub(crate) at: Option<&'static Location<'static>>,
 }
 
@@ -21,7 +21,7 @@ impl From<Unhandled> for sqlx::Error {
 
 impl Unhandled {
     /// The refusal behind an error of the store, if it is one.
-    pub(crate) fn of(error: &sqlx::Error) -> Option<&Self> {
+    pub(crate) fn find_in(error: &sqlx::Error) -> Option<&Self> {
         match error {
             sqlx::Error::Configuration(source) => source.downcast_ref(),
             _ => None,
@@ -37,7 +37,7 @@ mod tests {
     fn refusal_is_found_in_the_error_of_the_store() {
         let unhandled = Unhandled { topic: "a".into(), message: "A".into(), at: None };
         let error = sqlx::Error::from(unhandled.clone());
-        assert_eq!(Unhandled::of(&error), Some(&unhandled));
-        assert_eq!(Unhandled::of(&sqlx::Error::RowNotFound), None);
+        assert_eq!(Unhandled::find_in(&error), Some(&unhandled));
+        assert_eq!(Unhandled::find_in(&sqlx::Error::RowNotFound), None);
     }
 }

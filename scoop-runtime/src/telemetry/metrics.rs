@@ -31,7 +31,6 @@ impl Histogram {
     pub(crate) fn record(&self, _: f64) {}
 }
 
-/// The declaration of a metric.
 #[cfg(test)]
 pub(super) struct Declared {
     pub(super) kind: &'static str,
@@ -48,7 +47,6 @@ macro_rules! metrics {
     )*) => {
         $(metrics!(@function $kind $name $function ($($label),*) $doc);)*
 
-        /// Describes all metrics to the recorder.
         #[cfg(feature = "metrics")]
         fn describe_all() {
             $(metrics!(@describe $kind $name $unit $doc);)*
@@ -217,7 +215,6 @@ fn label(name: &'static str, value: &str) -> ::metrics::Label {
     Label::new(name, SharedString::from_shared(value))
 }
 
-/// How the code of a step ended.
 #[derive(Clone, Copy)]
 pub(crate) enum CodeEnd {
     Succeeded,
@@ -245,19 +242,16 @@ pub(crate) struct StepTimes(OnceLock<Box<[StepTimesOf]>>);
 type StepTimesOf = [[OnceLock<Histogram>; 3]; 4];
 
 impl StepTimes {
-    /// That of the step at this position, of so many.
-    fn of(&self, (step, steps): (usize, usize), code: Code, end: CodeEnd) -> Option<&OnceLock<Histogram>> {
+    fn get(&self, (step, steps): (usize, usize), code: Code, end: CodeEnd) -> Option<&OnceLock<Histogram>> {
         let all = self.0.get_or_init(|| (0..steps).map(|_| StepTimesOf::default()).collect());
         all.get(step)?.get(code as usize)?.get(end as usize)
     }
 }
 
-/// The step whose code is measured.
 #[derive(Clone, Copy)]
 pub(crate) struct TimedStep<'a> {
     pub(crate) definition: &'a Definition,
     pub(crate) times: &'a StepTimes,
-    /// Its position in the definition.
     pub(crate) step: usize,
 }
 
@@ -295,10 +289,10 @@ impl Drop for StepTimer<'_> {
             let Self { of: TimedStep { definition, times, step }, code, end, .. } = *self;
             let Definition { saga, steps, .. } = definition;
             let name = steps.get(step).map_or("", |step| &*step.name);
-            let look_up = || step_seconds(saga, name, code.name(), end.name());
+            let resolve = || step_seconds(saga, name, code.name(), end.name());
             let seconds = began.elapsed().as_secs_f64();
-            if let Some(known) = times.of((step, steps.len()), code, end) {
-                known.get_or_init(look_up).record(seconds);
+            if let Some(known) = times.get((step, steps.len()), code, end) {
+                known.get_or_init(resolve).record(seconds);
             }
         }
     }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::At;
 use super::metrics::CodeEnd;
-use super::text::Told;
+use super::text::FailureText;
 use super::trace::{self, Parent};
 use crate::util::sync::{Mutex, lock};
 
@@ -54,7 +54,6 @@ pub(crate) fn launch_span(
     span
 }
 
-/// The span around a signal that a client sends.
 pub(crate) fn signal_span(to: &SignalKey) -> Span {
     let span = tracing::info_span!(
         target: "scoop::signal",
@@ -70,7 +69,6 @@ pub(crate) fn signal_span(to: &SignalKey) -> Span {
 /// The span of a run while this process executes it: from its claim until it waits, ends or is left to others.
 pub(crate) struct RunSpan {
     span: Span,
-    /// The parent of the spans of its steps.
     parent: Option<Parent>,
     /// Whether it begins a trace.
     is_first: bool,
@@ -78,7 +76,6 @@ pub(crate) struct RunSpan {
     end: Mutex<End>,
 }
 
-/// How the execution of a run ends.
 #[derive(Default)]
 struct End {
     outcome: Option<&'static str>,
@@ -87,7 +84,6 @@ struct End {
 }
 
 impl RunSpan {
-    /// Begins the span, in the trace that the context of the run names, with links to these spans.
     pub(crate) fn begin(at: At<'_>, context: &Context, links: impl FnOnce() -> Vec<TraceContext>) -> Self {
         let launcher = trace::stored(at, context).as_ref().and_then(Parent::of);
         let span = Parent::makes(launcher.as_ref(), || Self::of_run(at));
@@ -170,15 +166,13 @@ impl RunSpan {
         StepSpan { span, continues: if own.is_none() { self.parent.clone() } else { None } }
     }
 
-    /// The run fails, or its rollback does.
     pub(crate) fn fails(&self, failure: &Failure) {
         if !self.span.is_disabled() {
             let mut end = lock(&self.end);
-            (end.is_error, end.failure) = (true, Some(Told(failure).to_string()));
+            (end.is_error, end.failure) = (true, Some(FailureText(failure).to_string()));
         }
     }
 
-    /// The run cannot go on.
     pub(crate) fn is_stuck(&self) {
         let mut end = lock(&self.end);
         (end.is_error, end.outcome) = (true, Some("stuck"));
@@ -208,7 +202,6 @@ impl Drop for RunSpan {
     }
 }
 
-/// The span around the user's code.
 pub(crate) struct StepSpan {
     pub(super) span: Span,
     /// The trace of its run, if no tracer knows the span.
@@ -216,18 +209,15 @@ pub(crate) struct StepSpan {
 }
 
 impl StepSpan {
-    /// Executes the code within the span.
     pub(crate) fn around<F: Future>(self, code: F) -> impl Future<Output = F::Output> {
         trace::within(self.continues, code).instrument(self.span)
     }
 
-    /// The trace context that messages of the step continue.
     pub(crate) fn trace(&self) -> Option<TraceContext> {
         trace::of(&self.span).or_else(|| self.continues.as_ref()?.trace())
     }
 }
 
-/// Records the end of user code in its span.
 pub(super) fn ends(step: &Span, end: CodeEnd) {
     step.record("outcome", end.name());
     if !matches!(end, CodeEnd::Succeeded) {

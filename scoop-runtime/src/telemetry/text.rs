@@ -6,10 +6,8 @@ use scoop_core::{Escaped, Failure};
 
 use crate::util::payload::Unstorable;
 
-/// The maximum length of a text, in characters.
 const CHARS_MAX: usize = 1_000;
 
-/// The maximum number of logged failures of several children.
 const FAILURES_MAX: usize = 3;
 
 /// The types of failures that only pass others on.
@@ -24,7 +22,7 @@ const QUOTING: [&str; 3] =
 pub(crate) const WITHHELD: &str = "text withheld, since it may quote a payload; see the run's `tree()`";
 
 /// A failure, without the failures that only pass it on.
-pub(super) struct Told<'a>(pub(super) &'a Failure);
+pub(super) struct FailureText<'a>(pub(super) &'a Failure);
 
 /// A text without the passwords of connection strings.
 pub(super) struct Scrubbed<T>(pub(super) T);
@@ -44,7 +42,7 @@ pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
 }
 
-impl Display for Told<'_> {
+impl Display for FailureText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut failures = vec![];
         find(self.0, &mut failures);
@@ -63,14 +61,12 @@ impl Display for Told<'_> {
     }
 }
 
-/// The code of the first failure below the wrappers.
 pub(super) fn code_of(failure: &Failure) -> &str {
     let mut failures = vec![];
     find(failure, &mut failures);
     failures.first().map_or("", |first| &first.kind)
 }
 
-/// The failures below the wrappers, each once.
 fn find<'a>(failure: &'a Failure, found: &mut Vec<&'a Failure>) {
     if WRAPPERS.contains(&simple_kind(failure)) && !failure.causes.is_empty() {
         failure.causes.iter().for_each(|cause| find(cause, found));
@@ -192,13 +188,13 @@ mod tests {
             unfit,
         ]);
         assert_eq!(
-            Told(&failures).to_string(),
+            FailureText(&failures).to_string(),
             format!("[stock[w]] stock.out: no chairs left; [stock[w]] PayloadMismatch: {WITHHELD}")
         );
         let forged = Failure::new("T\n\u{202e}ERROR", "m", "stock\u{1b}[2J[w]");
-        assert_eq!(Told(&forged).to_string(), r"[stock\u{1b}[2J[w]] T\n\u{202e}ERROR: m");
+        assert_eq!(FailureText(&forged).to_string(), r"[stock\u{1b}[2J[w]] T\n\u{202e}ERROR: m");
         let many = (0..5).map(|number| Failure::new("T", number.to_string(), "s"));
         let many = failure("GaveUpException", "").caused_by(many);
-        assert_eq!(Told(&many).to_string(), "[s] T: 0; [s] T: 1; [s] T: 2; and 2 more");
+        assert_eq!(FailureText(&many).to_string(), "[s] T: 0; [s] T: 1; [s] T: 2; and 2 more");
     }
 }

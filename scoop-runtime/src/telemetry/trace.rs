@@ -28,7 +28,6 @@ pub(super) fn stored(at: At<'_>, context: &Context) -> Option<TraceContext> {
     })
 }
 
-/// Whether the links of a span are known to a tracer.
 pub(super) fn has_links(span: &Span) -> bool {
     cfg!(feature = "opentelemetry") && !span.is_disabled()
 }
@@ -104,12 +103,10 @@ mod bridge {
         }
     }
 
-    /// The parent of spans.
     #[derive(Clone)]
     pub(crate) struct Parent(opentelemetry::Context);
 
     impl Parent {
-        /// Makes a span of its trace.
         pub(crate) fn makes(parent: Option<&Self>, span: impl FnOnce() -> Span) -> Span {
             IS_UNSAMPLED.set(parent.is_some_and(|parent| !parent.is_sampled()));
             let span = span();
@@ -180,12 +177,10 @@ mod bridge {
         span.add_link(to.0.span().span_context().clone());
     }
 
-    /// The trace context of a span, if a tracer knows it.
     pub(crate) fn of(span: &Span) -> Option<TraceContext> {
         if span.is_disabled() { None } else { trace_of(&span.context()) }
     }
 
-    /// The trace context of the current span.
     pub(crate) fn current() -> Option<TraceContext> {
         of(&Span::current()).or_else(|| opentelemetry::Context::map_current(trace_of))
     }

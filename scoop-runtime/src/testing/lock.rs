@@ -168,7 +168,6 @@ macro_rules! assert_lock {
     };
 }
 
-/// The definitions of the sagas of this program, by their names.
 fn definitions() -> BTreeMap<String, Definition> {
     let all = inventory::iter::<Registration>().map(Registration::definition);
     all.map(|definition| (definition.saga.to_string(), definition)).collect()
@@ -211,7 +210,6 @@ impl Lock {
         text + "\n"
     }
 
-    /// The saga of this name, or with this former name.
     fn find(&self, name: &String) -> Option<(&String, &LockedSaga)> {
         let renamed = || self.sagas.iter().find(|(_, saga)| saga.was.contains(name));
         self.sagas.get_key_value(name).or_else(renamed)

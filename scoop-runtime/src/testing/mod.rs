@@ -13,7 +13,8 @@
 //!   nothing had happened?
 //!
 //! The rehearsal has to take the same course each time, apart from the fault: its first run finds the places. Each
-//! run of it should start from a fresh state: dependencies, and an empty database.
+//! run of it should start from a fresh state: dependencies, and an empty database. Dropping the future of one of these functions
+//! drops the rehearsal.
 //!
 //! ```
 //! # use scoop_core::Result;
@@ -49,7 +50,7 @@ pub(crate) use rehearsal::{CommitToken, Rehearsal};
 /// A place in a rehearsal with a possible fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct FaultPlace {
+pub struct FaultPoint {
     /// The saga.
     pub saga: String,
     /// The index of the run among those of the saga, from 0, in the order in which they first reached such a place.
@@ -74,7 +75,7 @@ pub enum Fault {
     CrashAfter,
 }
 
-impl fmt::Display for FaultPlace {
+impl fmt::Display for FaultPoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { saga, run, what, number, fault } = self;
         match fault {
@@ -96,10 +97,6 @@ impl fmt::Display for FaultPlace {
 /// The error of the rehearsal, with the step; or an error if a step of the first run is not reached in a later run.
 /// If the rehearsal panics, the step is printed.
 ///
-/// # Cancel safety
-///
-/// Dropping the future drops the rehearsal.
-///
 /// ```
 /// # use std::sync::atomic::{AtomicI64, Ordering};
 /// # use std::sync::Arc;
@@ -118,8 +115,8 @@ impl fmt::Display for FaultPlace {
 /// # }
 /// ```
 pub async fn fail_each_step(
-    rehearse: impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
-) -> Result<Vec<FaultPlace>> {
+    rehearse: impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
+) -> Result<Vec<FaultPoint>> {
     let places = steps_of(&rehearse).await?;
     each(&rehearse, &places).await?;
     Ok(places)
@@ -133,10 +130,6 @@ pub async fn fail_each_step(
 ///
 /// The error of the rehearsal.
 ///
-/// # Cancel safety
-///
-/// Dropping the future drops the rehearsal.
-///
 /// ```
 /// # use scoop_runtime::testing;
 /// # async fn example(charged_once: impl AsyncFn(scoop_runtime::Builder) -> scoop_core::Result<()>) -> scoop_core::Result<()> {
@@ -148,7 +141,7 @@ pub async fn fail_each_step(
 pub async fn run_each_step_twice(rehearse: impl AsyncFn(Builder) -> Result<()>) -> Result<usize> {
     let rehearsal = Rehearsal::new(InjectedFault::EachTwice);
     rehearse(Builder::new().rehearsed(rehearsal.clone())).await?;
-    Ok(rehearsal.faults_fired())
+    Ok(rehearsal.faults_injected())
 }
 
 /// Makes the process lose a run at each commit, one in each run of the rehearsal: once right before it, and once
@@ -159,10 +152,6 @@ pub async fn run_each_step_twice(rehearse: impl AsyncFn(Builder) -> Result<()>) 
 /// The error of the rehearsal, with the commit; or an error if a commit of the first run is not reached in a later
 /// run. If the rehearsal panics, the commit is printed.
 ///
-/// # Cancel safety
-///
-/// Dropping the future drops the rehearsal.
-///
 /// ```
 /// # use scoop_runtime::testing;
 /// # async fn example(ends_well: impl AsyncFn(scoop_runtime::Builder) -> scoop_core::Result<()>) -> scoop_core::Result<()> {
@@ -171,8 +160,8 @@ pub async fn run_each_step_twice(rehearse: impl AsyncFn(Builder) -> Result<()>) 
 /// # }
 /// ```
 pub async fn crash_at_each_commit(
-    rehearse: impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
-) -> Result<Vec<FaultPlace>> {
+    rehearse: impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
+) -> Result<Vec<FaultPoint>> {
     let rehearsal = Rehearsal::new(InjectedFault::None);
     rehearse(Builder::new().rehearsed(rehearsal.clone()), None).await?;
     let places = rehearsal.all_commits();
@@ -180,19 +169,17 @@ pub async fn crash_at_each_commit(
     Ok(places)
 }
 
-/// The steps of a run of the rehearsal without a fault.
 async fn steps_of(
-    rehearse: &impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
-) -> Result<Vec<FaultPlace>> {
+    rehearse: &impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
+) -> Result<Vec<FaultPoint>> {
     let rehearsal = Rehearsal::new(InjectedFault::None);
     rehearse(Builder::new().rehearsed(rehearsal.clone()), None).await?;
     Ok(rehearsal.steps())
 }
 
-/// Runs the rehearsal once for each of these places.
 async fn each(
-    rehearse: &impl AsyncFn(Builder, Option<&FaultPlace>) -> Result<()>,
-    places: &[FaultPlace],
+    rehearse: &impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
+    places: &[FaultPoint],
 ) -> Result<()> {
     for place in places {
         let rehearsal = Rehearsal::new(InjectedFault::At(place.clone()));
@@ -200,7 +187,7 @@ async fn each(
         let rehearsed = rehearse(Builder::new().rehearsed(rehearsal.clone()), Some(place)).await;
         drop(reporter);
         rehearsed.map_err(|error| Error::msg(format!("{place}: {error}")))?;
-        if rehearsal.faults_fired() == 0 {
+        if rehearsal.faults_injected() == 0 {
             return Err(Error::msg(format!(
                 "{place}: the rehearsal never reached this place; it has to take the same course each time"
             )));
@@ -210,7 +197,7 @@ async fn each(
 }
 
 /// Prints the place of the fault if the rehearsal panics.
-struct PanicReporter<'a>(&'a FaultPlace);
+struct PanicReporter<'a>(&'a FaultPoint);
 
 impl Drop for PanicReporter<'_> {
     fn drop(&mut self) {

@@ -6,31 +6,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use scoop_core::{Conclusion, Failure};
 use uuid::Uuid;
 
-use super::{Fault, FaultPlace};
+use super::{Fault, FaultPoint};
 
-/// One run of a rehearsal. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Rehearsal(Arc<Mutex<RehearsalState>>);
 
-/// The faults in one run of a rehearsal.
 #[derive(Debug)]
 pub(super) enum InjectedFault {
     None,
-    At(FaultPlace),
+    At(FaultPoint),
     EachTwice,
 }
 
 #[derive(Debug)]
 struct RehearsalState {
     trouble: InjectedFault,
-    /// The number of injected faults.
-    faults_fired: usize,
+    faults_injected: usize,
     /// The steps that succeeded, and the commits, in order.
-    steps: Vec<FaultPlace>,
-    commits: Vec<FaultPlace>,
-    /// The runs of each saga.
+    steps: Vec<FaultPoint>,
+    commits: Vec<FaultPoint>,
     runs: HashMap<String, Vec<Uuid>>,
-    /// The number of commits of each run.
     committed: HashMap<Uuid, usize>,
     /// The commits that were lost already, by run and number.
     lost: HashSet<(Uuid, usize)>,
@@ -39,7 +34,7 @@ struct RehearsalState {
 /// A commit that is not lost beforehand.
 #[derive(Debug)]
 pub(crate) struct CommitToken {
-    place: FaultPlace,
+    point: FaultPoint,
     run: Uuid,
 }
 
@@ -47,7 +42,7 @@ impl Rehearsal {
     pub(super) fn new(trouble: InjectedFault) -> Self {
         Self(Arc::new(Mutex::new(RehearsalState {
             trouble,
-            faults_fired: 0,
+            faults_injected: 0,
             steps: vec![],
             commits: vec![],
             runs: HashMap::new(),
@@ -67,10 +62,10 @@ impl Rehearsal {
     ) -> Option<Failure> {
         let mut course = self.course();
         let number = usize::try_from(iteration).unwrap_or(usize::MAX);
-        let place = course.place(saga, run, step.to_owned(), number, Fault::Fails);
-        let fails = course.fires_at(&place);
-        if !course.steps.contains(&place) {
-            course.steps.push(place);
+        let point = course.point(saga, run, step.to_owned(), number, Fault::Fails);
+        let fails = course.fires_at(&point);
+        if !course.steps.contains(&point) {
+            course.steps.push(point);
         }
         fails.then(|| Failure::new("Rehearsed", format!("step `{step}` fails, as it was to"), source))
     }
@@ -88,32 +83,31 @@ impl Rehearsal {
             Some(step) => format!("{} {step}", event.kind.as_str()),
             None => event.kind.as_str().to_owned(),
         });
-        let place = course.place(saga, run, what, number, Fault::CrashBefore);
+        let point = course.point(saga, run, what, number, Fault::CrashBefore);
         let again = !course.lost.insert((run, number));
-        let forgets = !again && (course.fires_at(&place) || course.drops_first_attempt());
-        (!forgets).then_some(CommitToken { place, run })
+        let forgets = !again && (course.fires_at(&point) || course.drops_first_attempt());
+        (!forgets).then_some(CommitToken { point, run })
     }
 
     /// Called after a commit. Returns whether the process loses the run.
     pub(crate) fn after_commit(&self, commit: CommitToken) -> bool {
         let mut course = self.course();
         *course.committed.entry(commit.run).or_default() += 1;
-        let after = FaultPlace { fault: Fault::CrashAfter, ..commit.place.clone() };
+        let after = FaultPoint { fault: Fault::CrashAfter, ..commit.point.clone() };
         let forgets = course.fires_at(&after);
-        course.commits.extend([commit.place, after]);
+        course.commits.extend([commit.point, after]);
         forgets
     }
 
-    /// The number of injected faults.
-    pub(super) fn faults_fired(&self) -> usize {
-        self.course().faults_fired
+    pub(super) fn faults_injected(&self) -> usize {
+        self.course().faults_injected
     }
 
-    pub(super) fn steps(&self) -> Vec<FaultPlace> {
+    pub(super) fn steps(&self) -> Vec<FaultPoint> {
         self.course().steps.clone()
     }
 
-    pub(super) fn all_commits(&self) -> Vec<FaultPlace> {
+    pub(super) fn all_commits(&self) -> Vec<FaultPoint> {
         self.course().commits.clone()
     }
 
@@ -123,26 +117,25 @@ impl Rehearsal {
 }
 
 impl RehearsalState {
-    fn place(&mut self, saga: &str, run: Uuid, what: String, number: usize, fault: Fault) -> FaultPlace {
+    fn point(&mut self, saga: &str, run: Uuid, what: String, number: usize, fault: Fault) -> FaultPoint {
         let runs = self.runs.entry(saga.to_owned()).or_default();
         let at = runs.iter().position(|known| *known == run).unwrap_or_else(|| {
             runs.push(run);
             runs.len() - 1
         });
-        FaultPlace { saga: saga.to_owned(), run: at, what, number, fault }
+        FaultPoint { saga: saga.to_owned(), run: at, what, number, fault }
     }
 
-    /// Whether a fault is injected at this place.
-    fn fires_at(&mut self, place: &FaultPlace) -> bool {
-        let strikes = matches!(&self.trouble, InjectedFault::At(at) if at == place);
-        self.faults_fired += usize::from(strikes);
+    fn fires_at(&mut self, point: &FaultPoint) -> bool {
+        let strikes = matches!(&self.trouble, InjectedFault::At(at) if at == point);
+        self.faults_injected += usize::from(strikes);
         strikes
     }
 
     /// Whether the first execution is lost.
     fn drops_first_attempt(&mut self) -> bool {
         let loses = matches!(self.trouble, InjectedFault::EachTwice);
-        self.faults_fired += usize::from(loses);
+        self.faults_injected += usize::from(loses);
         loses
     }
 }

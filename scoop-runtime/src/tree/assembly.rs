@@ -114,7 +114,6 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 }
 
 impl RunInfo {
-    /// The times of its own repairs, oldest first.
     fn repairs(&self) -> Vec<SystemTime> {
         let repairs = self.interventions.iter().filter(|done| done.kind != SIGNAL);
         let mut decided: Vec<_> = repairs.map(|done| done.at).collect();
@@ -219,13 +218,13 @@ mod fuzz {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tree::{RunHead, Standing, Stands};
+    use crate::tree::{RunHead, RunStage, WorkingState};
 
     pub(super) fn row(ids: &[u128]) -> RunRow {
         let lineage = Lineage::from_ids(ids.iter().copied().map(Uuid::from_u128).collect()).expect("ids");
         RunRow::new(
             RunHead { lineage, message_id: Uuid::nil(), handler: "saga", topic: "topic" },
-            Standing::Unfinished(Stands::default()),
+            RunStage::Unfinished(WorkingState::default()),
             vec![],
             None,
         )
@@ -265,17 +264,15 @@ pub(crate) const FAILURE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The part of a hierarchy that is read; by default all of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Extent {
+pub(crate) struct TreeBounds {
     pub(crate) depth: Option<usize>,
     pub(crate) runs: Option<usize>,
     /// Only this run of those of the message, and its children.
     pub(crate) run: Option<Uuid>,
-    /// The number of events at each end of a run.
     pub(crate) events: Option<usize>,
 }
 
-impl Extent {
-    /// The maximum number of messages without a handler.
+impl TreeBounds {
     pub(crate) fn unhandled(&self) -> Option<usize> {
         self.runs.map(|_| UNHANDLED_MAX)
     }
@@ -285,7 +282,6 @@ impl Extent {
         self.runs.map(|runs| runs.saturating_add(LAUNCHED_MAX))
     }
 
-    /// The same of all runs.
     pub(crate) fn launched_in_all(&self) -> Option<usize> {
         self.runs.map(|runs| runs.saturating_add(LAUNCHED_IN_ALL_MAX))
     }
@@ -300,7 +296,6 @@ pub(crate) struct LeftOut {
     pub(crate) launched: bool,
 }
 
-/// The rows read of a hierarchy, in the order of the lineages.
 #[derive(Debug)]
 pub(crate) struct TreeRows {
     /// The rows; an unreadable row is represented by the reason.
@@ -311,7 +306,7 @@ pub(crate) struct TreeRows {
 
 impl TreeRows {
     /// Restricts the rows to the limits of the extent. A limited query reads one row more than each limit.
-    pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, left_out: LeftOut, extent: Extent) -> Self {
+    pub(crate) fn new(mut rows: Vec<Result<RunRow, String>>, left_out: LeftOut, extent: TreeBounds) -> Self {
         let depth = |row: &Result<RunRow, String>| row.as_ref().map_or(0, |row| row.lineage().ids().len());
         let is_unhandled = |row: &Result<RunRow, String>| matches!(row, Ok(RunRow::Unhandled(..)));
         let runs = rows.iter().enumerate().filter(|(_, row)| !is_unhandled(row));
@@ -334,13 +329,12 @@ impl TreeRows {
     }
 
     /// Whether these are all runs of the hierarchy: of the message that started it, and none is left out.
-    pub(crate) fn is_whole(&self, extent: Extent) -> bool {
+    pub(crate) fn is_whole(&self, extent: TreeBounds) -> bool {
         // The runs of its first message are directly below the hierarchy.
         let is_first = |row: &Result<RunRow, String>| matches!(row, Ok(RunRow::Run(run)) if run.lineage.ids().len() == 2);
         extent.run.is_none() && self.is_complete && self.rows.iter().any(is_first)
     }
 
-    /// The ids of the runs.
     pub(crate) fn runs(&self) -> Vec<Uuid> {
         let runs = self.rows.iter().filter_map(|row| match row {
             Ok(RunRow::Run(run)) => Some(run.lineage.id()),
@@ -356,10 +350,9 @@ impl TreeRows {
         ids.chain([root]).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// All rows of a hierarchy.
     #[cfg(test)]
     pub(crate) fn all(rows: Vec<Result<RunRow, String>>) -> Self {
-        Self::new(rows, LeftOut::default(), Extent::default())
+        Self::new(rows, LeftOut::default(), TreeBounds::default())
     }
 }
 
@@ -367,14 +360,14 @@ impl TreeRows {
 mod tests {
     use super::*;
 
-    fn read(ids: &[&[u128]], extent: Extent) -> TreeRows {
+    fn read(ids: &[&[u128]], extent: TreeBounds) -> TreeRows {
         TreeRows::new(ids.iter().map(|ids| Ok(fuzz::row(ids))).collect(), LeftOut::default(), extent)
     }
 
     #[test]
     fn rows_without_the_first_runs_or_with_some_left_out_are_a_part() {
-        let (all, first_two) = (Extent::default(), Extent { runs: Some(2), ..Extent::default() });
-        let one = Extent { run: Some(Uuid::from_u128(2)), ..Extent::default() };
+        let (all, first_two) = (TreeBounds::default(), TreeBounds { runs: Some(2), ..TreeBounds::default() });
+        let one = TreeBounds { run: Some(Uuid::from_u128(2)), ..TreeBounds::default() };
         let hierarchy: [&[u128]; 3] = [&[1, 2], &[1, 2, 3], &[1, 2, 4]];
         assert!(read(&hierarchy, all).is_whole(all));
         assert!(read(&hierarchy[..2], first_two).is_whole(first_two), "no run is beyond the limit");
@@ -396,6 +389,6 @@ mod tests {
         };
         let emitter = Lineage::from_ids([1, 2].map(Uuid::from_u128).to_vec()).expect("ids");
         let rows = TreeRows::all(vec![Ok(RunRow::Unhandled(emitter, message))]);
-        assert!(!rows.is_whole(Extent::default()));
+        assert!(!rows.is_whole(TreeBounds::default()));
     }
 }

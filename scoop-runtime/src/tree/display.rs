@@ -14,7 +14,6 @@ use crate::model::run::QUEUED_MIN;
 use crate::repair::no_program;
 use crate::util::format::{ahead, humane, strategy, system_time, utc, utc_if_known};
 
-/// The maximum number of named sagas that a run waits for.
 const NAMED_MAX: usize = 4;
 
 /// The number of levels that are indented. A run below them has the number of its level instead, so that the size of
@@ -25,7 +24,7 @@ const INDENTED_MAX: usize = 32;
 const FAR: Duration = Duration::from_secs(1_000 * 366 * 24 * 60 * 60);
 
 /// The shortest duration shown: events that are written together are a microsecond apart.
-const TOLD_MIN: Duration = Duration::from_micros(100);
+const SHOWN_DURATION_MIN: Duration = Duration::from_micros(100);
 
 impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +53,6 @@ impl fmt::Display for RunInfo {
 }
 
 impl RunInfo {
-    /// Its state, with the details of that state.
     fn progress(&self) -> String {
         let state = &self.state;
         let due = self.wakes_at.map(|at| ahead(at, self.read_at));
@@ -94,7 +92,6 @@ impl RunInfo {
         }
     }
 
-    /// The children that it waits for.
     fn awaited(&self) -> String {
         let (mut left, mut sagas) = (0_usize, BTreeMap::<String, usize>::new());
         for child in self.unfinished_children() {
@@ -115,7 +112,7 @@ impl RunInfo {
         format!("waiting for {left} of {} children: {}", self.children.len(), named.join(", "))
     }
 
-    /// Its details besides the state, a line each.
+    /// The details besides the state, a line each.
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.identity()];
         notes.extend(self.execution());
@@ -127,7 +124,6 @@ impl RunInfo {
         notes
     }
 
-    /// The strategies by which it waits.
     fn strategies(&self) -> Vec<String> {
         let strategies = self.events.last().filter(|_| self.state == RunState::Waiting);
         let strategies = strategies.map_or(&[][..], |event| &event.strategies);
@@ -190,7 +186,7 @@ impl RunInfo {
                 let left_out = format!("(events are left out: {})", hints.events);
                 Happened { at: event.at, what: What::Other(left_out) }
             });
-            let told = event.tells_something().then(|| {
+            let told = event.has_details().then(|| {
                 let is_new = event.worker != workers;
                 workers.clone_from(&event.worker);
                 // The intervention, which has a line of its own, names the operator.
@@ -231,7 +227,6 @@ impl RunInfo {
     }
 }
 
-/// A line below a run.
 struct Happened<'a> {
     at: Option<SystemTime>,
     what: What<'a>,
@@ -272,7 +267,7 @@ impl fmt::Display for Happened<'_> {
 
 /// Formats a duration, unless it is too short to be shown.
 fn lasted(took: Option<Duration>) -> String {
-    let took = took.filter(|took| *took >= TOLD_MIN);
+    let took = took.filter(|took| *took >= SHOWN_DURATION_MIN);
     took.map_or_else(String::new, |took| format!("+ {}", humane(took)))
 }
 
@@ -290,7 +285,9 @@ impl RunEvent {
     /// A short description of the event, such as `completed` or `rolled back`.
     pub fn word(&self) -> &'static str {
         match (self.role, self.kind) {
-            (Role::ChildrenUndone, _) if self.is_by_operator() => "skipped the wait for the failed children",
+            (Role::ChildrenRolledBack, _) if self.is_by_operator() => {
+                "skipped the wait for the failed children"
+            }
             (_, EventKind::Suspended) if self.is_by_operator() => "skipped the undoing",
             (_, EventKind::RolledBack) if self.is_by_operator() => "resolved",
             (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
@@ -298,10 +295,10 @@ impl RunEvent {
             }
             (Role::BeganToWait, _) => "began to wait",
             (Role::Completed, _) => "completed",
-            (Role::WentOnAnew, _) => "went on anew",
+            (Role::AsNew, _) => "continued as new",
             (Role::HandledFailures, _) => "handled child failures",
-            (Role::ChildrenUndone, _) => "undoing children",
-            (Role::Undone, _) => "undid",
+            (Role::ChildrenRolledBack, _) => "undoing children",
+            (Role::Compensated, _) => "undid",
             (Role::Passed, _) => PASSED,
             (Role::NothingToUndo, EventKind::RolledBack) => "rolled back, nothing to undo",
             (Role::NothingToUndo, EventKind::Suspended) => "nothing to undo",
@@ -323,7 +320,7 @@ impl RunEvent {
             WaitEnd::Slept => ("sleep", "ended"),
             WaitEnd::Ended => ("children", "ended"),
             // An operator has accepted failed rollbacks of others.
-            WaitEnd::RolledBack if self.role == Role::ChildrenUndone && self.is_by_operator() => {
+            WaitEnd::RolledBack if self.role == Role::ChildrenRolledBack && self.is_by_operator() => {
                 ("children", "ended")
             }
             WaitEnd::RolledBack => ("children", "rolled back"),
@@ -341,9 +338,9 @@ impl RunEvent {
         f.write_str(self.word())?;
         if let Some(subject) = self.subject() {
             let link = match (self.role, self.kind) {
-                (Role::ChildrenUndone, _) => " of",
-                (Role::Undone | Role::Passed, _) if self.is_skipping() => " of",
-                (Role::WentOnAnew, _) => " after",
+                (Role::ChildrenRolledBack, _) => " of",
+                (Role::Compensated | Role::Passed, _) if self.is_skipping() => " of",
+                (Role::AsNew, _) => " after",
                 (Role::HandledFailures, _) => " in",
                 (Role::BeganToWait, _) => " for",
                 _ if self.awaits.is_some() => " for",
@@ -362,14 +359,14 @@ impl RunEvent {
             (self.kind, &self.failure)
         {
             write!(f, ": {}", self.failure_in_words().unwrap_or_default())?;
-            write_place(f, failure)?;
+            write_location(f, failure)?;
         }
         self.unreadable.as_ref().map_or(Ok(()), |why| write!(f, " (unreadable: {})", Escaped(why)))
     }
 }
 
 /// The place in the code at which a failure was raised. A failure of the protocol, such as that of children, has none.
-fn write_place(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
+fn write_location(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
     failure.stack_trace.first().map_or(Ok(()), |Frame { file_name, line_number, .. }| {
         write!(f, ", at {}:{line_number}", Escaped(file_name))
     })
@@ -411,7 +408,6 @@ pub struct TreeHints {
     pub runs: &'static str,
 }
 
-/// The options of [`ReadTree`](crate::ReadTree).
 const IN_LIBRARY: TreeHints = TreeHints {
     events: "see `events` of the tree",
     unhandled: "see `limit` of the tree",
@@ -463,7 +459,6 @@ impl fmt::Display for TreeText<'_> {
     }
 }
 
-/// The position of an entry in the text.
 #[derive(Default)]
 struct Position {
     /// The level; that of the root runs is 1.
@@ -477,7 +472,6 @@ struct Position {
 }
 
 impl Position {
-    /// The position of a child.
     fn child(&self, is_last: bool) -> Self {
         let (level, indent) = (self.level + 1, format!("{}{}", self.indent, self.below));
         let (branch, below) = match (level > INDENTED_MAX, is_last) {

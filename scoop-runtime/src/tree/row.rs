@@ -12,7 +12,6 @@ use crate::store::{RowState, no_failure};
 use crate::util::format::system_time;
 use crate::{HierarchyId, Pause, RollbackFailure};
 
-/// A row of `run_tree.sql`.
 #[derive(Debug)]
 pub(crate) enum RunRow {
     Run(Box<RunInfo>),
@@ -20,31 +19,27 @@ pub(crate) enum RunRow {
     Unhandled(Lineage, UnhandledMessage),
 }
 
-/// What the row of a run says.
 #[derive(Debug)]
-pub(crate) enum Standing {
-    Unfinished(Stands),
+pub(crate) enum RunStage {
+    Unfinished(WorkingState),
     Committed,
     RolledBack,
     /// There is none, although the run has begun.
     Missing,
 }
 
-/// The state of a run in the working set.
 #[derive(Debug, Default)]
-pub(crate) struct Stands {
+pub(crate) struct WorkingState {
     pub(crate) state: RowState,
     pub(crate) attempts: u32,
     pub(crate) reason: Option<String>,
     pub(crate) rolling_back: bool,
-    /// The time from which it can be claimed, if it is ready.
     pub(crate) ready_at: Option<SystemTime>,
     pub(crate) give_up_at: Option<SystemTime>,
     pub(crate) giving_up: bool,
     /// No living worker has its saga.
     pub(crate) is_abandoned: bool,
     pub(crate) owner: Option<Uuid>,
-    /// The signal that it awaits.
     pub(crate) signal: Option<SignalKey>,
     /// The pauses that cover it, if it is ready.
     pub(crate) pauses: Vec<Pause>,
@@ -63,15 +58,15 @@ impl RunRow {
     /// A run, read at `read_at` by the clock of the database.
     pub(crate) fn new(
         head: RunHead<'_>,
-        standing: Standing,
+        recorded: RunStage,
         mut events: Vec<RunEvent>,
         read_at: Option<SystemTime>,
     ) -> Self {
-        tell_apart(&mut events);
-        let state = state_of(&standing, &events, read_at);
-        let stands = match standing {
-            Standing::Unfinished(stands) => stands,
-            Standing::Committed | Standing::RolledBack | Standing::Missing => Stands::default(),
+        number_repeats(&mut events);
+        let state = state_of(&recorded, &events, read_at);
+        let working = match recorded {
+            RunStage::Unfinished(working) => working,
+            RunStage::Committed | RunStage::RolledBack | RunStage::Missing => WorkingState::default(),
         };
         let is_ready = matches!(
             state,
@@ -88,21 +83,21 @@ impl RunRow {
             topic: head.topic.to_owned(),
             message_id: head.message_id,
             lineage: head.lineage,
-            rolling_back: stands.rolling_back && !ended,
-            attempts: stands.attempts,
-            worker: stands.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
-            wakes_at: stands.ready_at.filter(|at| is_ready && read_at.is_none_or(|now| *at > now)),
+            rolling_back: working.rolling_back && !ended,
+            attempts: working.attempts,
+            worker: working.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
+            wakes_at: working.ready_at.filter(|at| is_ready && read_at.is_none_or(|now| *at > now)),
             queue_time: None,
-            deadline: stands.give_up_at.filter(|_| !ended),
-            giving_up: stands.giving_up && !ended,
-            is_abandoned: stands.is_abandoned && is_ready,
-            pauses: if is_ready { stands.pauses } else { vec![] },
+            deadline: working.give_up_at.filter(|_| !ended),
+            giving_up: working.giving_up && !ended,
+            is_abandoned: working.is_abandoned && is_ready,
+            pauses: if is_ready { working.pauses } else { vec![] },
             pending_cancellations: vec![],
             former_executions: 0,
             execution_began_at: None,
-            awaits: stands.signal.filter(|_| state == RunState::AwaitingSignal),
-            refused_signal: stands.reason.clone().filter(|_| state == RunState::AwaitingSignal),
-            last_failure: stands.reason.filter(|_| state == RunState::Running && stands.attempts > 0),
+            awaits: working.signal.filter(|_| state == RunState::AwaitingSignal),
+            refused_signal: working.reason.clone().filter(|_| state == RunState::AwaitingSignal),
+            last_failure: working.reason.filter(|_| state == RunState::Running && working.attempts > 0),
             state,
             events,
             events_left_out: 0,
@@ -123,7 +118,6 @@ impl RunRow {
         self
     }
 
-    /// Sets the time in its queue.
     #[must_use]
     pub(crate) fn queued_for(mut self, time: Option<Duration>) -> Self {
         if let Self::Run(run) = &mut self {
@@ -132,7 +126,6 @@ impl RunRow {
         self
     }
 
-    /// Sets the number of events that were left out.
     #[must_use]
     pub(crate) fn without_events(mut self, count: usize) -> Self {
         if let Self::Run(run) = &mut self {
@@ -181,7 +174,6 @@ impl RunEvent {
         Self { failure: Some(Failure::new("LeftOut", message, "unknown")), ..self }
     }
 
-    /// Sets the wait of the run after it.
     pub(crate) fn before(self, wait: Option<&Wait>) -> Self {
         let strategies = wait.map_or(&[][..], Wait::messages).to_vec();
         let wait =
@@ -196,9 +188,8 @@ impl RunEvent {
         Self { has_no_compensation: has_none, ..self }
     }
 
-    /// Marks the event before a new execution.
-    pub(crate) fn going_on_anew(self, anew: bool) -> Self {
-        if anew { Self { role: Role::WentOnAnew, ..self } } else { self }
+    pub(crate) fn continued(self, as_new: bool) -> Self {
+        if as_new { Self { role: Role::AsNew, ..self } } else { self }
     }
 
     /// Marks the first event after some that were left out.
@@ -213,7 +204,6 @@ impl RunEvent {
 }
 
 impl CancellationRequest {
-    /// A request as recorded.
     pub(crate) fn new(lineage: Lineage, request: Option<Failure>, at: Option<SystemTime>) -> Self {
         let unknown = || Failure::new("Unknown", "no reason is recorded", "unknown");
         let Failure { message, source, .. } = request.unwrap_or_else(unknown);
@@ -222,20 +212,20 @@ impl CancellationRequest {
 }
 
 /// Determines the meaning and the duration of each event.
-fn tell_apart(events: &mut [RunEvent]) {
-    let (mut turned_back, mut completed, mut before) = (false, BTreeMap::new(), None::<SystemTime>);
+fn number_repeats(events: &mut [RunEvent]) {
+    let (mut began_rollback, mut completed, mut before) = (false, BTreeMap::new(), None::<SystemTime>);
     let (mut has_gap, mut failed_in) = (false, None);
     for event in events {
         if event.follows_gap {
             (has_gap, before) = (true, None);
         }
         if event.kind == EventKind::RollingBack {
-            (turned_back, failed_in) = (true, event.step.clone());
+            (began_rollback, failed_in) = (true, event.step.clone());
         }
         // The event of a completion may be left out. The step that failed did not complete then.
         let may_be_completed = |step: &str| has_gap && failed_in.as_deref() != Some(step);
         let step = event.step.as_deref().unwrap_or_default();
-        let part = Undoes::of(step).filter(|_| turned_back);
+        let part = Undoes::of(step).filter(|_| began_rollback);
         event.role = match (event.kind, part) {
             // The parts before it have undone steps.
             (EventKind::RolledBack, Some(part)) if is_wait(part.step) && !completed.is_empty() => {
@@ -246,11 +236,11 @@ fn tell_apart(events: &mut [RunEvent]) {
             }
             (EventKind::Suspended, Some(part)) if !part.of_children => match completed.get(part.step) {
                 Some(true) => Role::Passed,
-                _ => Role::Undone,
+                _ => Role::Compensated,
             },
-            (EventKind::Suspended, Some(_)) => Role::ChildrenUndone,
+            (EventKind::Suspended, Some(_)) => Role::ChildrenRolledBack,
             (EventKind::Suspended, None) if event.role == Role::HandledFailures => Role::HandledFailures,
-            (EventKind::Suspended, None) if event.role == Role::WentOnAnew => Role::WentOnAnew,
+            (EventKind::Suspended, None) if event.role == Role::AsNew => Role::AsNew,
             (EventKind::Suspended, None) if is_wait(step) => Role::BeganToWait,
             (EventKind::Suspended, None) => Role::Completed,
             (_, Some(_)) => Role::OfPart,
@@ -264,26 +254,24 @@ fn tell_apart(events: &mut [RunEvent]) {
     }
 }
 
-/// Whether the stored step is the wait before a step of the user.
 fn is_wait(step: &str) -> bool {
     visible_step(step) != step
 }
 
-/// The state that its row says. The failures are those of its events.
-fn state_of(standing: &Standing, events: &[RunEvent], read_at: Option<SystemTime>) -> RunState {
+fn state_of(recorded: &RunStage, events: &[RunEvent], read_at: Option<SystemTime>) -> RunState {
     let newest = |kind: EventKind| {
         let event = events.iter().rev().find(|event| event.kind == kind);
         event.and_then(|event| event.failure.clone()).unwrap_or_else(no_failure)
     };
-    let stands = match standing {
-        Standing::Unfinished(stands) => stands,
-        Standing::Committed => return RunState::Committed,
-        Standing::RolledBack => return RunState::RolledBack(newest(EventKind::RollingBack)),
-        Standing::Missing => return RunState::Stuck { reason: MISSING.into() },
+    let working = match recorded {
+        RunStage::Unfinished(working) => working,
+        RunStage::Committed => return RunState::Committed,
+        RunStage::RolledBack => return RunState::RolledBack(newest(EventKind::RollingBack)),
+        RunStage::Missing => return RunState::Stuck { reason: MISSING.into() },
     };
-    let reason = || stands.reason.clone().unwrap_or_default();
-    let sleeps = stands.ready_at.is_some_and(|at| read_at.is_some_and(|now| at > now));
-    match (stands.state, events.last().map(|event| event.kind)) {
+    let reason = || working.reason.clone().unwrap_or_default();
+    let sleeps = working.ready_at.is_some_and(|at| read_at.is_some_and(|now| at > now));
+    match (working.state, events.last().map(|event| event.kind)) {
         (RowState::Stuck, _) => RunState::Stuck { reason: reason() },
         (RowState::Failed, _) => RunState::RollbackFailed(RollbackFailure::new(
             newest(EventKind::RollbackFailed),
@@ -292,11 +280,11 @@ fn state_of(standing: &Standing, events: &[RunEvent], read_at: Option<SystemTime
         (RowState::Waiting, _) => RunState::Waiting,
         // One that has ended and is still in the working set has a row of its end.
         (RowState::Running | RowState::Ended, _) => RunState::Running,
-        (RowState::Ready, _) if stands.attempts > 0 => {
-            RunState::Retrying { attempts: stands.attempts, reason: reason() }
+        (RowState::Ready, _) if working.attempts > 0 => {
+            RunState::Retrying { attempts: working.attempts, reason: reason() }
         }
         (RowState::Ready, None) => RunState::Pending,
-        (RowState::Ready, _) if sleeps && stands.signal.is_some() => RunState::AwaitingSignal,
+        (RowState::Ready, _) if sleeps && working.signal.is_some() => RunState::AwaitingSignal,
         (RowState::Ready, Some(EventKind::Suspended)) if sleeps => {
             let by_strategy = events.last().is_some_and(|event| !event.strategies.is_empty());
             if by_strategy { RunState::Waiting } else { RunState::Sleeping }

@@ -11,7 +11,6 @@ use super::{PASSED, Role, RunEvent, RunInfo, RunState, Tree};
 /// The word of the event with which the wait for a signal begins.
 const AWAITS: &str = "began to await a signal";
 
-/// The words of any other wait.
 const WAIT_AFTER: &str = "wait after";
 
 /// The name of the bar in place of those that are not known.
@@ -19,7 +18,6 @@ const LEFT_OUT: &str = "events are left out";
 /// The name of the bar in place of interventions that are not known.
 const DECISIONS_LEFT_OUT: &str = "interventions are left out";
 
-/// The words of an intervention.
 const DECISION: &str = "operator:";
 
 /// What a run spends a span of time with.

@@ -133,7 +133,7 @@ id! {
 /// The object that an id names, according to the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Named {
+pub enum IdObject {
     /// A hierarchy.
     Hierarchy {
         /// The runs of its first message, each with its saga; a few of them if there are many.
@@ -155,7 +155,7 @@ pub enum Named {
     },
 }
 
-impl Named {
+impl IdObject {
     /// The hierarchy of the object of this id, and its runs, as far as they are named.
     #[doc(hidden)]
     pub fn runs_of(&self, id: Uuid) -> (HierarchyId, Vec<RunId>) {
@@ -174,7 +174,7 @@ pub(crate) const RUNS_NAMED: u32 = 5;
 /// The kind of id that a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wanted {
+pub enum IdKind {
     /// The id of a run.
     Run,
     /// The id of a hierarchy.
@@ -196,7 +196,7 @@ fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[(RunId, String)]) -> fmt::Resu
     Ok(())
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for IdObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hierarchy { runs } if runs.is_empty() => f.write_str("a hierarchy that no run handles"),
@@ -219,13 +219,13 @@ impl fmt::Display for Named {
     }
 }
 
-impl Wanted {
+impl IdKind {
     /// Names the id to pass instead of that of `named`.
-    pub(crate) fn remedy(self, named: &Named) -> String {
+    pub(crate) fn hint(self, named: &IdObject) -> String {
         let (hierarchy, runs) = match named {
-            Named::Hierarchy { runs } => (None, &runs[..]),
-            Named::Run { hierarchy, .. } => (Some(hierarchy), &[][..]),
-            Named::Message { hierarchy, runs } => (Some(hierarchy), &runs[..]),
+            IdObject::Hierarchy { runs } => (None, &runs[..]),
+            IdObject::Run { hierarchy, .. } => (Some(hierarchy), &[][..]),
+            IdObject::Message { hierarchy, runs } => (Some(hierarchy), &runs[..]),
         };
         let run = runs.first().map(|(run, _)| run);
         match (self, run, hierarchy) {
@@ -245,9 +245,9 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn named(runs: &[u128]) -> Named {
+    fn named(runs: &[u128]) -> IdObject {
         let runs = runs.iter().map(|id| (RunId::from(Uuid::from_u128(*id)), "check\nout".to_owned()));
-        Named::Message { hierarchy: Uuid::from_u128(1).into(), runs: runs.collect() }
+        IdObject::Message { hierarchy: Uuid::from_u128(1).into(), runs: runs.collect() }
     }
 
     #[test]
@@ -269,10 +269,10 @@ mod tests {
         assert!(two.to_string().ends_with(&format!(r"`check\nout` and run {nil}3 of `check\nout` handle")));
         assert!(three.to_string().contains(&format!(r"`, run {nil}3 of `check\nout` and run {nil}4")));
         assert_eq!(named(&[]).to_string(), format!("a message of hierarchy {nil}1 that no run handles"));
-        assert_eq!(Wanted::Run.remedy(&one), format!("use {nil}2"));
-        assert_eq!(Wanted::Run.remedy(&two), "use the id of a run");
+        assert_eq!(IdKind::Run.hint(&one), format!("use {nil}2"));
+        assert_eq!(IdKind::Run.hint(&two), "use the id of a run");
         let both = format!("use {nil}2 for the run, or {nil}1 for all of the hierarchy");
-        assert_eq!(Wanted::RunOrHierarchy.remedy(&one), both);
-        assert_eq!(Wanted::RunOrHierarchy.remedy(&two), format!("use {nil}1"));
+        assert_eq!(IdKind::RunOrHierarchy.hint(&one), both);
+        assert_eq!(IdKind::RunOrHierarchy.hint(&two), format!("use {nil}1"));
     }
 }

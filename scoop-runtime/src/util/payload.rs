@@ -36,9 +36,9 @@ impl Unstorable {
         Self { what: format!("what step `{step}` of saga `{saga}` returned"), why }
     }
 
-    /// The message with which a step goes on anew.
-    pub(crate) fn anew(StepName { saga, step }: StepName<'_>, why: serde_json::Error) -> Self {
-        Self { what: format!("the message with which step `{step}` of saga `{saga}` goes on anew"), why }
+    /// The message with which a step continues as new.
+    pub(crate) fn as_new(StepName { saga, step }: StepName<'_>, why: serde_json::Error) -> Self {
+        Self { what: format!("the message with which step `{step}` of saga `{saga}` continues as new"), why }
     }
 
     /// The reply of a step.

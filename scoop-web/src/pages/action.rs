@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use scoop_operate::OperateExt as _;
 use scoop_runtime::{
-    CancelAnswer, HierarchyId, Named, RelaunchAnswer, RepairAnswer, RollbackAnswer, RunRequest, Scoop,
+    CancelAnswer, HierarchyId, IdObject, RelaunchAnswer, RepairAnswer, RollbackAnswer, RunRequest, Scoop,
     SignalAnswer,
 };
 use serde_json::Value;
@@ -312,7 +312,7 @@ async fn ask(
         Ok(explanation) => explanation,
         Err(error) => return Fault::Runtime(error).page(&base.0),
     };
-    let is_run = matches!(explanation.named, Named::Run { .. });
+    let is_run = matches!(explanation.named, IdObject::Run { .. });
     let back = format!("{}/{}/{id}", base.0, if is_run { "runs" } else { "hierarchies" });
     let Filled { entered, payload } = filled;
     page(&ActionPage {
@@ -335,7 +335,7 @@ async fn request(
     payload: Option<Value>,
     entered: &Entered,
 ) -> Result<(&'static str, bool), Fault> {
-    let is_run = matches!(scoop.operate().runs().explain(id).await?.named, Named::Run { .. });
+    let is_run = matches!(scoop.operate().runs().explain(id).await?.named, IdObject::Run { .. });
     let (name, reason) = (&*entered.name, &*entered.reason);
     let answer = match action {
         Action::Cancel => scoop.cancel(id, reason).source(name).without_place().await?.name(),

@@ -8,7 +8,7 @@ use axum::response::Response;
 use scoop_core::{EventKind, visible_step};
 use scoop_operate::{OperateExt as _, RunContents, RunSummary, WaitReason};
 use scoop_runtime::shown::{humane, utc};
-use scoop_runtime::{Handle, Named, RunEvent, RunInfo, RunState, RuntimeError, Tree};
+use scoop_runtime::{Handle, IdObject, RunEvent, RunInfo, RunState, RuntimeError, Tree};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -183,7 +183,7 @@ pub(crate) async fn show(
 async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Result<RunPage, String>, Fault> {
     let id = id_of(id)?;
     let explanation = web.scoop.operate().runs().explain(id).await?;
-    let (Named::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
+    let (IdObject::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
         return Ok(Err(path_of(&web.scoop, id).await?));
     };
     let run = &explained.run;

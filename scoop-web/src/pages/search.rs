@@ -3,7 +3,7 @@
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_operate::OperateExt as _;
-use scoop_runtime::{HierarchyId, Named, RuntimeError, Scoop};
+use scoop_runtime::{HierarchyId, IdObject, RuntimeError, Scoop};
 use uuid::Uuid;
 
 use super::{Base, Fields};
@@ -54,8 +54,8 @@ async fn found(web: &Web, fields: &Fields) -> Result<String, Fault> {
 pub(super) async fn path_of(scoop: &Scoop, id: Uuid) -> Result<String, Fault> {
     match scoop.find(HierarchyId::from(id)).await {
         Ok(_) => Ok(format!("/hierarchies/{id}")),
-        Err(RuntimeError::WrongId { named: Named::Run { .. }, .. }) => Ok(format!("/runs/{id}")),
-        Err(RuntimeError::WrongId { named: Named::Message { hierarchy, .. }, .. }) => {
+        Err(RuntimeError::WrongId { named: IdObject::Run { .. }, .. }) => Ok(format!("/runs/{id}")),
+        Err(RuntimeError::WrongId { named: IdObject::Message { hierarchy, .. }, .. }) => {
             Ok(format!("/hierarchies/{hierarchy}"))
         }
         Err(error) => Err(error.into()),

@@ -77,17 +77,17 @@ pub(crate) fn main() {
     let _: <Silent as Message>::Reply = ();
     const { assert!(OffersWanted::MANY_REPLIES && !QuotesWanted::MANY_REPLIES && !Silent::MANY_REPLIES) };
     assert_eq!(QuotesWanted::TOPIC, "quotes.wanted");
-    let times = |keep: scoop::KeepTimes| [keep.committed, keep.rolled_back];
+    let times = |keep: scoop::RetentionTimes| [keep.committed, keep.rolled_back];
     let hours = |hours: u64| Some(Duration::from_secs(hours * 60 * 60));
-    assert_eq!(times(Silent::KEEP), [None, None]);
-    assert_eq!(times(KeptForAnHour::KEEP), [hours(1), hours(1)]);
-    assert_eq!(times(KeptForEver::KEEP), [Some(Duration::MAX), Some(Duration::MAX)]);
-    assert_eq!(times(KeptByOutcome::KEEP), [hours(7 * 24), Some(Duration::MAX)]);
-    assert_eq!(times(KeptIfRolledBack::KEEP), [None, hours(48)]);
+    assert_eq!(times(Silent::RETENTION), [None, None]);
+    assert_eq!(times(KeptForAnHour::RETENTION), [hours(1), hours(1)]);
+    assert_eq!(times(KeptForEver::RETENTION), [Some(Duration::MAX), Some(Duration::MAX)]);
+    assert_eq!(times(KeptByOutcome::RETENTION), [hours(7 * 24), Some(Duration::MAX)]);
+    assert_eq!(times(KeptIfRolledBack::RETENTION), [None, hours(48)]);
     assert_eq!(TenantId::KEY, "TenantId");
     assert_eq!(Priority::KEY, "Another one's");
     assert_eq!(Made::KEY, "made");
     let _ = (OfferWanted::Now, Priority::High, PaymentConfirmed { amount: 1 }.amount, Decided::Yes);
-    assert_eq!((PaymentConfirmed::NAME, PaymentConfirmed::KEEP.as_secs()), ("payment-confirmed", 604_800));
-    assert_eq!((Decided::NAME, Decided::KEEP.as_secs()), ("Another one's", 3_600));
+    assert_eq!((PaymentConfirmed::NAME, PaymentConfirmed::RETENTION.as_secs()), ("payment-confirmed", 604_800));
+    assert_eq!((Decided::NAME, Decided::RETENTION.as_secs()), ("Another one's", 3_600));
 }

@@ -169,9 +169,9 @@ impl Reader {
         &self,
         _: &mut Scope<'_>,
         feed: &Feed,
-    ) -> Result<scoop::Anew<ReaderStep, self::Feed>> {
+    ) -> Result<scoop::ContinueAsNew<ReaderStep, self::Feed>> {
         match feed.cursor {
-            0 => Ok(Next::anew(Feed { cursor: 1 })),
+            0 => Ok(Next::continue_as_new(Feed { cursor: 1 })),
             1 => Ok(Next::goto(ReaderStep::Poll).into()),
             _ => Ok(Next::Continue.into()),
         }

@@ -33,7 +33,7 @@ macro_rules! versions {
             // By hand: a program with two derived signals of one name does not start.
             impl Signal for Paid {
                 const NAME: &'static str = "orders.paid";
-                const KEEP: Duration = Duration::from_secs(3600);
+                const RETENTION: Duration = Duration::from_secs(3600);
             }
 
             #[derive(Message, Serialize, Deserialize)]

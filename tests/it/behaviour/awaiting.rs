@@ -244,7 +244,7 @@ mod unreadable {
     // Not derived: a program with two derived signals of one name does not start.
     impl Signal for PaidInWords {
         const NAME: &'static str = Paid::NAME;
-        const KEEP: Duration = Paid::KEEP;
+        const RETENTION: Duration = Paid::RETENTION;
     }
 
     #[derive(Message, Serialize, Deserialize)]

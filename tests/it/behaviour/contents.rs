@@ -44,11 +44,15 @@ impl Orders {
     }
 
     #[step(name = "again")]
-    async fn again(&self, _: &mut Scope<'_>, order: &Order) -> Result<Anew<OrdersStep, Order>> {
+    async fn again(&self, _: &mut Scope<'_>, order: &Order) -> Result<ContinueAsNew<OrdersStep, Order>> {
         if order.turns == 0 {
-            return Ok(Anew::Next(Next::Continue));
+            return Ok(ContinueAsNew::Next(Next::Continue));
         }
-        Ok(Anew::Message(Order { turns: order.turns - 1, number: order.number + 1, ..order.clone() }))
+        Ok(ContinueAsNew::Message(Order {
+            turns: order.turns - 1,
+            number: order.number + 1,
+            ..order.clone()
+        }))
     }
 }
 

@@ -115,7 +115,7 @@ async fn suspects_are_executed_one_at_a_time_and_hold_up_no_other_run() -> Resul
     // The first attempt of a run is beside a suspect.
     let new = scoop.launch(Root).await?;
     gate.arrivals(2).await;
-    let running_suspects = "SELECT count(*) FROM scoop.run WHERE handler = 'deadly' AND state = 'running' AND (tries).doubts >= 2";
+    let running_suspects = "SELECT count(*) FROM scoop.run WHERE handler = 'deadly' AND state = 'running' AND (tries).unknown_attempts >= 2";
     assert_eq!(db.number(running_suspects).await, 1);
     gate.open(2);
     for _ in 1..SUSPECTS {

@@ -9,7 +9,7 @@ use crate::support::{Database, Gate, compensated};
 const DEPTH_MAX: u32 = 1_000;
 
 /// How long a hierarchy of that depth may take on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(240);
+const RETRY_FOR: Duration = Duration::from_secs(240);
 
 #[derive(Message, Serialize, Deserialize)]
 #[message(topic = "dig-deep", reply = u32)]
@@ -53,7 +53,7 @@ impl Miner {
 }
 
 async fn ends(root: &scoop::Handle) -> Result<Outcome> {
-    let outcome = tokio::time::timeout(PATIENCE, root.wait()).await;
+    let outcome = tokio::time::timeout(RETRY_FOR, root.wait()).await;
     Ok(outcome.map_err(|_| Error::msg("timed out waiting for the end of a deep hierarchy"))??)
 }
 

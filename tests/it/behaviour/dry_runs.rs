@@ -72,7 +72,7 @@ struct Asked {
 
 impl Asked {
     async fn about(db: Database) -> Result<Self> {
-        let client = db.scoop().patience(Duration::from_secs(10)).client().await?;
+        let client = db.scoop().retry_for(Duration::from_secs(10)).client().await?;
         Ok(Self { db, client })
     }
 

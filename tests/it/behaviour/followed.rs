@@ -148,7 +148,7 @@ async fn stream_goes_on_from_the_place_of_another() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn longest_interval_and_patience_are_possible() -> Result<()> {
     let db = Database::new().await;
-    let scoop = db.scoop().only::<Items>().patience(Duration::MAX).start().await?;
+    let scoop = db.scoop().only::<Items>().retry_for(Duration::MAX).start().await?;
     assert_eq!(scoop.launch(Item).await?.ends().await?, Outcome::Committed);
     let mut events = scoop.operate().events().since(SystemTime::UNIX_EPOCH).interval(Duration::MAX).follow();
     assert!(events.next().await.is_some_and(|event| event.is_ok()));

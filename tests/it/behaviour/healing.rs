@@ -30,9 +30,9 @@ async fn pool(options: PgConnectOptions) -> Result<PgPool> {
 }
 
 /// A client with all its connections open and idle.
-async fn idle_client(db: &Database, patience: Duration) -> Result<Scoop> {
+async fn idle_client(db: &Database, retry_for: Duration) -> Result<Scoop> {
     let pool = pool((*db.pool().connect_options()).clone()).await?;
-    let client = Scoop::builder().postgres(pool).patience(patience).client().await?;
+    let client = Scoop::builder().postgres(pool).retry_for(retry_for).client().await?;
     connect_all(db, &client, 8).await?;
     Ok(client)
 }
@@ -201,22 +201,22 @@ async fn forward(mut program: TcpStream, options: PgConnectOptions) {
 async fn a_server_away_for_longer_than_the_patience_is_an_error_that_names_the_setting() -> Result<()> {
     let db = Database::new().await;
     let way = Way::to(&db).await?;
-    let patience = Duration::from_millis(1_500);
-    let client = Scoop::builder().postgres(pool(way.through()).await?).patience(patience).client().await?;
+    let retry_for = Duration::from_millis(1_500);
+    let client = Scoop::builder().postgres(pool(way.through()).await?).retry_for(retry_for).client().await?;
     let root = client.launch(Root).await?;
     way.close().await;
     let begin = Instant::now();
     let (launched, tree) = tokio::join!(client.launch(Root), root.tree().into_future());
-    assert!(begin.elapsed() >= patience, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() >= retry_for, "{:?}", begin.elapsed());
     for error in [launched.err(), tree.err()] {
         let Some(error) = error else { panic!("it succeeded") };
-        let RuntimeError::Unavailable { patience: named, waited, attempts, .. } = &error else {
+        let RuntimeError::Unavailable { retry_for: named, waited, attempts, .. } = &error else {
             panic!("{error:?}")
         };
-        assert_eq!(*named, patience);
-        assert!(*waited >= patience && *waited < begin.elapsed() && *attempts > 0, "{error:?}");
+        assert_eq!(*named, retry_for);
+        assert!(*waited >= retry_for && *waited < begin.elapsed() && *attempts > 0, "{error:?}");
         let shown = error.to_string();
-        assert!(shown.contains("Builder::patience") && shown.contains("1.5s"), "{shown}");
+        assert!(shown.contains("Builder::retry_for") && shown.contains("1.5s"), "{shown}");
         assert!(shown.contains("launched") || shown.contains("looked up"), "{shown}");
         assert!(error.is_transient());
     }
@@ -261,7 +261,7 @@ async fn a_client_that_never_had_a_connection_knows_that_nothing_was_done() -> R
     let way = Way::to(&db).await?;
     way.close().await;
     let pool = PgPoolOptions::new().connect_lazy_with(way.through());
-    let client = Scoop::builder().postgres(pool).patience(Duration::from_millis(200)).client().await;
+    let client = Scoop::builder().postgres(pool).retry_for(Duration::from_millis(200)).client().await;
     let Err(error) = client else { panic!("there is no way to the server") };
     assert!(matches!(error, RuntimeError::Unavailable { .. }), "{error:?}");
     assert!(error.is_transient() && !error.may_have_happened(), "{error:?}");

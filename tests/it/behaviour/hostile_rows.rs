@@ -465,7 +465,7 @@ async fn thousands_of_dead_workers_are_reaped_beside_a_living_one() -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_attempts_of_a_run_keep_no_other_from_being_taken_over() -> Result<()> {
     for forged in [
-        "tries.doubts = 2147483647, tries.attempts = 1",
+        "tries.unknown_attempts = 2147483647, tries.attempts = 1",
         "tries.attempts = 2147483647, tries.retries = 2147483647",
         "tries.attempts = 1, tries.tried_under = '{{1,2},{3,4}}'",
     ] {

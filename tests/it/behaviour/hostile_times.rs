@@ -230,11 +230,11 @@ async fn ends_or_is_stuck_at_once(db: &Database, root: &Handle, what: &str) {
         states.is_empty() || states.iter().any(|state| state == "stuck")
     };
     eventually(what, at_rest).await;
-    let doubts = format!(
-        "SELECT coalesce(max((tries).doubts), 0)::bigint FROM scoop.run WHERE root = '{}'",
+    let unknown_attempts = format!(
+        "SELECT coalesce(max((tries).unknown_attempts), 0)::bigint FROM scoop.run WHERE root = '{}'",
         root.id()
     );
-    assert_eq!(db.number(&doubts).await, 0, "{what}");
+    assert_eq!(db.number(&unknown_attempts).await, 0, "{what}");
     for reason in db.texts(&state.replace("state::text", "reason")).await {
         let row = "SELECT id::text FROM scoop.message_event WHERE NOT created_at BETWEEN '0001-01-01Z' AND '9999-12-31Z'";
         let named = db.texts(row).await.iter().any(|id| reason.contains(id.as_str()));

@@ -257,7 +257,7 @@ mod of_a_launch {
         let proxy = Proxy::new(b"its answer is lost", Cut::Answer);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<UniqueHandler>();
         // Retries are made by the test only.
-        let scoop = scoop.poll_interval(Duration::from_secs(3600)).patience(Duration::ZERO).start().await?;
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).retry_for(Duration::ZERO).start().await?;
         scoop.launch(once("first")).await?.ends().await?;
 
         proxy.arm();
@@ -296,7 +296,7 @@ mod of_a_late_launch {
         let proxy = Proxy::new(b"comes late", Cut::Late);
         let scoop = Scoop::builder().postgres(proxy.pool(&db).await?).only::<PatientHandler>();
         // Retries are made by the test only.
-        let scoop = scoop.poll_interval(Duration::from_secs(3600)).patience(Duration::ZERO).start().await?;
+        let scoop = scoop.poll_interval(Duration::from_secs(3600)).retry_for(Duration::ZERO).start().await?;
         scoop.launch(coming("first")).await?.ends().await?;
         let active = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
                       AND state = 'active' AND pid <> pg_backend_pid()";

@@ -1,7 +1,7 @@
 //! Ids of runs and hierarchies, and the error for an id that names something else.
 
 use scoop::requests::{CancelAnswer, RepairAnswer};
-use scoop::{Handle, HierarchyId, Named, RunId, RuntimeError};
+use scoop::{Handle, HierarchyId, IdObject, RunId, RuntimeError};
 use uuid::Uuid;
 
 use super::*;
@@ -66,7 +66,7 @@ async fn id_of_a_hierarchy_where_a_run_is_wanted_is_refused_with_the_run() -> Re
     let (_db, scoop, order) = committed().await?;
     let run = order.tree().await?.roots()[0].id();
     let error = scoop.operate().failures().retry(order.id().uuid()).await.expect_err("it is no run");
-    let RuntimeError::WrongId { id, named: Named::Hierarchy { runs }, .. } = &error else {
+    let RuntimeError::WrongId { id, named: IdObject::Hierarchy { runs }, .. } = &error else {
         panic!("{error}")
     };
     assert_eq!((*id, &**runs), (order.id().uuid(), &[(run, "checkout".to_owned())][..]));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use scoop::testing::{Fault, FaultPlace, crash_at_each_commit, fail_each_step, run_each_step_twice};
+use scoop::testing::{Fault, FaultPoint, crash_at_each_commit, fail_each_step, run_each_step_twice};
 
 use super::*;
 use crate::support::Database;
@@ -91,7 +91,7 @@ async fn moved(builder: scoop::Builder, payer: Payer) -> Result<(Outcome, Vec<St
     Ok((outcome, db.texts(bookings).await))
 }
 
-fn names(places: &[FaultPlace]) -> Vec<String> {
+fn names(places: &[FaultPoint]) -> Vec<String> {
     places.iter().map(|place| format!("{} {}", place.saga, place.what)).collect()
 }
 

@@ -203,8 +203,8 @@ async fn failed_rollback_stays_for_the_operator_beside_its_relaunch() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn relaunch_is_known_until_the_old_hierarchy_is_deleted() -> Result<()> {
     let (db, parcels) = (Database::new().await, Parcels::default());
-    let keep = scoop::retention::Keep::default().every(Duration::from_millis(20));
-    let scoop = db.scoop().only::<Parcels>().provide(parcels.clone()).keep(keep).start().await?;
+    let keep = scoop::retention::Retention::default().every(Duration::from_millis(20));
+    let scoop = db.scoop().only::<Parcels>().provide(parcels.clone()).retention(keep).start().await?;
     let old = rolled_back(&scoop).await?;
     parcels.road_is_open.store(true, Ordering::SeqCst);
     let new = accepted(scoop.operate().runs().relaunch(old.id(), "").await?);

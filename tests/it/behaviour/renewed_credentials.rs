@@ -84,7 +84,7 @@ async fn renewed_password_of_the_pool_is_that_of_every_new_connection() -> Resul
     }
     let guarded = Guarded::start("first").await?;
     let pool = PgPoolOptions::new().max_connections(6).connect_with(guarded.options("first")).await?;
-    let builder = Scoop::builder().postgres(pool.clone()).patience(Duration::from_secs(5));
+    let builder = Scoop::builder().postgres(pool.clone()).retry_for(Duration::from_secs(5));
     let scoop = builder.only::<RenewingHandler>().start().await?;
     let clients = PgPool::connect_with(guarded.options("first")).await?;
     let client = Scoop::client(clients.clone());

@@ -127,7 +127,7 @@ async fn old_finished_hierarchies_are_pruned_and_younger_ones_kept() -> Result<(
 
     let pruned = prune(&scoop).await?;
     assert_eq!((pruned.hierarchies, pruned.messages, pruned.more), (3, 5, false), "{pruned:?}");
-    assert_eq!(pruned.kept, Default::default());
+    assert_eq!(pruned.retained, Default::default());
     for handle in [&committed, &rolled_back, &unhandled] {
         assert!(is_pruned(&scoop, handle).await?);
     }
@@ -149,13 +149,13 @@ async fn unfinished_hierarchies_lose_nothing() -> Result<()> {
     let before = db.history().await.rows().len();
     db.grow_older(60 * DAY).await;
     let pruned = prune(&scoop).await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.unfinished), (0, 1), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.unfinished), (0, 1), "{pruned:?}");
     assert_eq!(db.history().await.rows().len(), before);
     gate.open(1);
     assert_eq!(order.ends().await?, Outcome::Committed);
 
     let pruned = prune(&scoop).await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.recent), (0, 1), "its last event is young: {pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.recent), (0, 1), "its last event is young: {pruned:?}");
     db.grow_older(60 * DAY).await;
     assert_eq!(prune(&scoop).await?.hierarchies, 1);
     Ok(())
@@ -168,7 +168,7 @@ async fn pending_message_of_a_stopped_program_is_kept() -> Result<()> {
     let client = db.client();
     let order = client.launch(Order::Commits).await?;
     db.grow_older(60 * DAY).await;
-    assert_eq!(prune(&client).await?.kept.unfinished, 1);
+    assert_eq!(prune(&client).await?.retained.unfinished, 1);
     let scoop = start(&db, &Gate::default()).await?;
     assert_eq!(order.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
@@ -182,13 +182,13 @@ async fn failed_rollback_is_kept_until_an_operator_has_settled_it() -> Result<()
     let order = ended(&scoop, Order::FailsToRollBack).await?;
     db.grow_older(60 * DAY).await;
     let pruned = prune(&scoop).await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.failed), (0, 1), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.failed), (0, 1), "{pruned:?}");
 
     let failed = scoop.operate().failures().list().await?.remove(0);
     assert_eq!(scoop.operate().failures().skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     eventually("it is rolled back", async || db.unfinished().await == 0).await;
     let pruned = prune(&scoop).await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.recent), (0, 1), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.recent), (0, 1), "{pruned:?}");
     db.grow_older(60 * DAY).await;
     assert_eq!(prune(&scoop).await?.hierarchies, 1);
     assert!(is_pruned(&scoop, &order).await?);
@@ -208,7 +208,7 @@ async fn message_about_a_failure_is_kept_while_that_run_is_failed() -> Result<()
     assert_eq!(scoop.operate().failures().retry(failed.lineage.id()).await?, RepairAnswer::Accepted);
     eventually("it failed again", rests).await;
     let pruned = prune(&scoop).await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.failed, pruned.kept.needed), (0, 1, 1), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.failed, pruned.retained.needed), (0, 1, 1), "{pruned:?}");
 
     assert_eq!(scoop.operate().failures().skip(failed.lineage.id(), "").await?, RepairAnswer::Accepted);
     eventually("it is rolled back", async || db.unfinished().await == 0).await;
@@ -349,7 +349,7 @@ async fn message_that_waits_to_be_joined_is_kept_until_the_set_is_gone() -> Resu
     let order = || "7".to_owned();
     scoop.launch(Picked { order: order() }).await?.ends().await?;
     db.grow_older(60 * DAY).await;
-    assert_eq!(prune(&scoop).await?.kept.needed, 1);
+    assert_eq!(prune(&scoop).await?.retained.needed, 1);
 
     let billed = scoop.launch(Billed { order: order() }).await?;
     billed.ends().await?;
@@ -359,7 +359,7 @@ async fn message_that_waits_to_be_joined_is_kept_until_the_set_is_gone() -> Resu
     scoop.find(set).await?.ends().await?;
     assert_eq!(notes.all(), ["7"]);
     let pruned = prune(&scoop).await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.needed), (1, 0), "the one that was picked: {pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.needed), (1, 0), "the one that was picked: {pruned:?}");
 
     db.grow_older(60 * DAY).await;
     let expected = scoop.operate().retention().prune().dry_run().await?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use scoop::requests::RepairAnswer;
-use scoop::retention::{ArchiveBatch, Keep};
+use scoop::retention::{ArchiveBatch, Retention};
 use scoop::{Builder, Handle};
 
 use super::*;
@@ -71,7 +71,7 @@ impl Shelf {
 
     fn archives(&self, builder: Builder) -> Builder {
         let shelf = self.clone();
-        builder.before_delete(move |batch| {
+        builder.archive_with(move |batch| {
             let shelf = shelf.clone();
             async move { shelf.put(&batch).await }
         })
@@ -86,12 +86,12 @@ impl Shelf {
     }
 }
 
-fn keep() -> Keep {
-    Keep::default().every(Duration::from_millis(20))
+fn keep() -> Retention {
+    Retention::default().every(Duration::from_millis(20))
 }
 
 async fn start(db: &Database, shelf: &Shelf) -> Result<Scoop> {
-    Ok(shelf.archives(db.scoop().keep(keep()).only::<Orders>()).start().await?)
+    Ok(shelf.archives(db.scoop().retention(keep()).only::<Orders>()).start().await?)
 }
 
 async fn order(scoop: &Scoop, number: u32) -> Result<Handle> {
@@ -124,7 +124,7 @@ async fn hierarchies_are_archived_before_they_are_deleted() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_of_operators_and_all_failures_are_archived() -> Result<()> {
     let (db, shelf) = (Database::new().await, Shelf::default());
-    let builder = shelf.archives(db.scoop().keep(Keep::forever()).only::<Fall>());
+    let builder = shelf.archives(db.scoop().retention(Retention::forever()).only::<Fall>());
     let scoop = builder.start().await?;
     let fallen = scoop.launch(Vase).await?;
     assert!(matches!(fallen.ends().await?, Outcome::RollbackFailed(_)));
@@ -172,7 +172,7 @@ async fn panic_of_the_archive_keeps_its_hierarchies() -> Result<()> {
     let db = Database::new().await;
     let calls = Arc::new(AtomicBool::default());
     let called = calls.clone();
-    let builder = db.scoop().keep(keep()).only::<Orders>().before_delete(move |_| {
+    let builder = db.scoop().retention(keep()).only::<Orders>().archive_with(move |_| {
         let is_second = called.swap(true, Ordering::Relaxed);
         async move {
             assert!(is_second, "the first time");
@@ -194,7 +194,7 @@ async fn program_without_an_archive_leaves_hierarchies_to_one_with_it() -> Resul
     let scoop = start(&db, &shelf).await?;
     let archived = order(&scoop, 1).await?;
     scoop.shutdown().await?;
-    let other = db.scoop().keep(keep()).only::<Notes>().start().await?;
+    let other = db.scoop().retention(keep()).only::<Notes>().start().await?;
     db.grow_older(8 * DAY).await;
     for _ in 0..3 {
         let note = other.launch(Note).await?;
@@ -215,7 +215,7 @@ async fn program_without_an_archive_leaves_hierarchies_to_one_with_it() -> Resul
 #[tokio::test(flavor = "multi_thread")]
 async fn call_by_hand_archives_and_returns_the_error_of_the_archive() -> Result<()> {
     let (db, shelf) = (Database::new().await, Shelf::default());
-    let builder = shelf.archives(db.scoop().keep(Keep::forever()).only::<Orders>());
+    let builder = shelf.archives(db.scoop().retention(Retention::forever()).only::<Orders>());
     let scoop = builder.start().await?;
     let old = order(&scoop, 1).await?;
     db.grow_older(60 * DAY).await;
@@ -243,7 +243,7 @@ async fn file_gets_whole_lines_after_one_that_was_cut_off() -> Result<()> {
     let path = std::env::temp_dir().join(name);
     std::fs::write(&path, "{\"table\":").unwrap();
     let file = path.clone();
-    let builder = db.scoop().keep(Keep::forever()).only::<Orders>().before_delete(move |batch| {
+    let builder = db.scoop().retention(Retention::forever()).only::<Orders>().archive_with(move |batch| {
         let file = file.clone();
         async move { batch.append_to(file).await.map(drop) }
     });

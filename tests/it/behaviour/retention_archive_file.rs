@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 
 use super::*;
 use crate::support::{Database, eventually};
@@ -27,7 +27,7 @@ async fn with_a_file(db: &Database, name: &str) -> Result<(PathBuf, std::fs::Fil
     let path = std::env::temp_dir().join(format!("scoop-{name}-{}.ndjson", std::process::id()));
     std::fs::write(&path, "{}\n").unwrap();
     let (file, to) = (std::fs::File::options().append(true).open(&path).unwrap(), path.clone());
-    let builder = db.scoop().keep(Keep::forever()).only::<Orders>().before_delete(move |batch| {
+    let builder = db.scoop().retention(Retention::forever()).only::<Orders>().archive_with(move |batch| {
         let to = to.clone();
         async move { batch.append_to(to).await.map(drop) }
     });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scoop::Handle;
 use scoop::requests::RepairAnswer;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 
 use super::*;
 use crate::support::{Database, Gate, eventually};
@@ -124,12 +124,12 @@ handler! {
 }
 
 /// The default times, with frequent looks.
-fn keep() -> Keep {
-    Keep::default().every(Duration::from_millis(20))
+fn keep() -> Retention {
+    Retention::default().every(Duration::from_millis(20))
 }
 
-async fn start(db: &Database, gate: &Gate, keep: Keep) -> Result<Scoop> {
-    let builder = db.scoop().keep(keep).only::<Orders>().provide(Orders { gate: gate.clone() });
+async fn start(db: &Database, gate: &Gate, keep: Retention) -> Result<Scoop> {
+    let builder = db.scoop().retention(keep).only::<Orders>().provide(Orders { gate: gate.clone() });
     Ok(builder.only::<Contracts>().only::<Deeds>().only::<Letters>().start().await?)
 }
 
@@ -271,7 +271,7 @@ async fn each_outcome_of_a_message_type_has_its_own_time() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn longest_time_of_the_handlers_of_a_message_counts() -> Result<()> {
     let db = Database::new().await;
-    let books = db.scoop().keep(Keep::forever()).only::<Books>().start().await?;
+    let books = db.scoop().retention(Retention::forever()).only::<Books>().start().await?;
     let scoop = start(&db, &Gate::default(), keep()).await?;
     let (order, contract) = (ended(&scoop, Order::Commits).await?, ended(&scoop, Contract).await?);
     books.shutdown().await?;
@@ -355,18 +355,19 @@ async fn times_below_an_hour_are_refused() -> Result<()> {
     for (keep, mistake) in [
         (
             keep().committed(hour - Duration::from_secs(1)),
-            "`Keep::committed` is 59 min 59 s, and the least is 1 h 0 min; write `.committed(Duration::from_secs(3600))` or more",
+            "`Retention::committed` is 59 min 59 s, and the least is 1 h 0 min; write `.committed(Duration::from_secs(3600))` or more",
         ),
         (
             keep().committed(hour).rolled_back(Duration::ZERO),
-            "`Keep::rolled_back` is 0 ms, and the least is 1 h 0 min; write `.rolled_back(Duration::from_secs(3600))` or more",
+            "`Retention::rolled_back` is 0 ms, and the least is 1 h 0 min; write `.rolled_back(Duration::from_secs(3600))` or more",
         ),
         (
             keep().every(Duration::ZERO),
-            "`Keep::every` is 0 ms, and the least is 1 ms; write `.every(Duration::from_millis(1))` or more",
+            "`Retention::every` is 0 ms, and the least is 1 ms; write `.every(Duration::from_millis(1))` or more",
         ),
     ] {
-        let refused = db.scoop().keep(keep).only::<Contracts>().start().await.err().expect("it is refused");
+        let refused =
+            db.scoop().retention(keep).only::<Contracts>().start().await.err().expect("it is refused");
         assert!(refused.to_string().contains(mistake), "{refused}");
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use scoop::Handle;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 
 use super::*;
 use crate::support::{Database, eventually};
@@ -30,8 +30,8 @@ async fn note(db: &Database, order: &Handle) {
     db.execute(&format!("INSERT INTO note VALUES ('{}')", order.message_id())).await;
 }
 
-async fn start(db: &Database, keep: Keep) -> Result<Scoop> {
-    Ok(db.scoop().keep(keep).only::<Orders>().start().await?)
+async fn start(db: &Database, keep: Retention) -> Result<Scoop> {
+    Ok(db.scoop().retention(keep).only::<Orders>().start().await?)
 }
 
 async fn orders<const N: usize>(scoop: &Scoop) -> Result<[Handle; N]> {
@@ -51,7 +51,7 @@ async fn is_deleted(scoop: &Scoop, order: &Handle) {
 #[tokio::test(flavor = "multi_thread")]
 async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted() -> Result<()> {
     let db = with_notes().await;
-    let scoop = start(&db, Keep::default().every(Duration::from_millis(20))).await?;
+    let scoop = start(&db, Retention::default().every(Duration::from_millis(20))).await?;
     let all: [_; 20] = orders(&scoop).await?;
     let (noted, others): (Vec<_>, Vec<_>) = all.into_iter().enumerate().partition(|(at, _)| at % 7 == 3);
     for (_, order) in &noted {
@@ -109,7 +109,7 @@ async fn constraint_that_is_checked_at_the_commit_counts_too() -> Result<()> {
         "CREATE TABLE note (message uuid REFERENCES scoop.message (id) DEFERRABLE INITIALLY DEFERRED)",
     )
     .await;
-    let scoop = start(&db, Keep::default().every(Duration::from_millis(20))).await?;
+    let scoop = start(&db, Retention::default().every(Duration::from_millis(20))).await?;
     let [noted, other] = orders(&scoop).await?;
     note(&db, &noted).await;
     db.grow_older(8 * DAY).await;
@@ -124,7 +124,7 @@ async fn constraint_that_is_checked_at_the_commit_counts_too() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn call_by_hand_passes_over_what_is_refused_and_counts_it() -> Result<()> {
     let db = with_notes().await;
-    let scoop = start(&db, Keep::forever()).await?;
+    let scoop = start(&db, Retention::forever()).await?;
     let all: [_; 5] = orders(&scoop).await?;
     note(&db, &all[1]).await;
     note(&db, &all[4]).await;

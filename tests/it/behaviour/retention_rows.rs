@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use scoop::pauses::PauseTarget;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use sqlx::PgPool;
 
 use super::*;
@@ -54,7 +54,12 @@ impl Feeds {
     }
 
     #[step]
-    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed, _: &u32) -> Result<Anew<FeedsStep, Feed>> {
+    async fn turn(
+        &self,
+        scope: &mut Scope<'_>,
+        feed: &Feed,
+        _: &u32,
+    ) -> Result<ContinueAsNew<FeedsStep, Feed>> {
         match feed.cursor {
             0 if feed.fails => Err(SIMULATED.into()),
             0 => {
@@ -62,7 +67,7 @@ impl Feeds {
                 self.gate.pass().await;
                 Ok(Next::Continue.into())
             }
-            cursor => Ok(Next::anew(Feed { cursor: cursor - 1, ..feed.clone() })),
+            cursor => Ok(Next::continue_as_new(Feed { cursor: cursor - 1, ..feed.clone() })),
         }
     }
 
@@ -128,7 +133,7 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
 async fn rows_of_operators_are_archived_if_and_only_if_they_are_deleted() -> Result<()> {
     let (db, lines) = (Database::new().await, Arc::new(Mutex::new(Vec::<u8>::new())));
     let to = lines.clone();
-    let builder = db.scoop().keep(Keep::forever()).only::<Items>().before_delete(move |batch| {
+    let builder = db.scoop().retention(Retention::forever()).only::<Items>().archive_with(move |batch| {
         let to = to.clone();
         async move {
             let mut text: Vec<u8> = vec![];
@@ -523,8 +528,8 @@ handler! {
 #[tokio::test(flavor = "multi_thread")]
 async fn unique_key_that_is_kept_is_a_message_without_its_payload() -> Result<()> {
     let db = Database::new().await;
-    let keep = Keep::default().unique_keys(90 * DAY);
-    let scoop = db.scoop().keep(keep).only::<Letters>().start().await?;
+    let keep = Retention::default().unique_keys(90 * DAY);
+    let scoop = db.scoop().retention(keep).only::<Letters>().start().await?;
     for key in [Some("7"), None] {
         let letter = scoop.launch(Letter { text: "hunter2".into() });
         let letter = if let Some(key) = key { letter.unique(key).await? } else { letter.await? };

@@ -178,11 +178,14 @@ async fn former_name_claimed_twice_is_refused() {
 
 /// The largest value of each numeric setting, with times that are not [`Duration::MAX`], too, which has a meaning of its own.
 fn at_the_maximum(builder: scoop::Builder, time: Duration) -> scoop::Builder {
-    let keep =
-        scoop::retention::Keep::default().committed(time).rolled_back(time).unique_keys(time).every(time);
-    let builder = builder.concurrency(usize::MAX).patience(time).poll_interval(time);
+    let keep = scoop::retention::Retention::default()
+        .committed(time)
+        .rolled_back(time)
+        .unique_keys(time)
+        .every(time);
+    let builder = builder.concurrency(usize::MAX).retry_for(time).poll_interval(time);
     let limits = Limits::default().payload_bytes_max(usize::MAX).context_bytes_max(usize::MAX);
-    builder.keep(keep).limits(limits.failure_text_bytes_max(usize::MAX).depth_max(usize::MAX))
+    builder.retention(keep).limits(limits.failure_text_bytes_max(usize::MAX).depth_max(usize::MAX))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -207,11 +210,11 @@ async fn program_with_all_settings_at_their_maximum_runs_its_sagas() -> Result<(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_below_their_minimum_are_refused_by_name_and_bound() {
-    let keep = scoop::retention::Keep::default().committed(Duration::ZERO).every(Duration::ZERO);
-    let builder = Scoop::builder().concurrency(0).poll_interval(Duration::from_micros(999)).keep(keep);
+    let keep = scoop::retention::Retention::default().committed(Duration::ZERO).every(Duration::ZERO);
+    let builder = Scoop::builder().concurrency(0).poll_interval(Duration::from_micros(999)).retention(keep);
     let limits = Limits::default().payload_bytes_max(0).context_bytes_max(0).failure_text_bytes_max(255);
     let builder = builder.limits(limits.depth_max(0));
-    let shown = RuntimeError::Setup(mistakes(builder.patience(Duration::ZERO)).await).to_string();
+    let shown = RuntimeError::Setup(mistakes(builder.retry_for(Duration::ZERO)).await).to_string();
     for mistake in [
         "concurrency must be >= 1",
         "depth_max must be >= 1",
@@ -219,8 +222,8 @@ async fn settings_below_their_minimum_are_refused_by_name_and_bound() {
         "payload_bytes_max must be >= 1",
         "context_bytes_max must be >= 1",
         "failure_text_bytes_max must be >= 256, but is 255",
-        "`Keep::committed` is 0",
-        "`Keep::every` is 0",
+        "`Retention::committed` is 0",
+        "`Retention::every` is 0",
     ] {
         assert_eq!(shown.matches(mistake).count(), 1, "{mistake}: {shown}");
     }

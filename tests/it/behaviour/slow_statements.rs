@@ -229,7 +229,7 @@ mod reads {
     #[tokio::test(flavor = "multi_thread")]
     async fn read_that_waits_too_long_for_others_fails_and_launches_go_on() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Bystander>().patience(Duration::from_secs(1)).start().await?;
+        let scoop = db.scoop().only::<Bystander>().retry_for(Duration::from_secs(1)).start().await?;
         let launched = scoop.launch(Grandchild).await?;
         let lock = db.pool().begin_with(LOCK).await?;
         let (reader, hierarchy) = (scoop.clone(), launched.id());
@@ -250,7 +250,7 @@ mod reads {
     #[tokio::test(flavor = "multi_thread")]
     async fn client_reads_a_list_while_another_is_blocked() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().patience(Duration::from_secs(10)).client().await?;
+        let scoop = db.scoop().retry_for(Duration::from_secs(10)).client().await?;
         let hierarchy = scoop.launch(Grandchild).await?.id();
         let lock = db.pool().begin_with(LOCK).await?;
         let reader = scoop.clone();
@@ -267,13 +267,13 @@ mod reads {
     #[tokio::test(flavor = "multi_thread")]
     async fn counts_of_a_program_may_take_longer_than_its_patience() -> Result<()> {
         let db = Database::new().await;
-        let scoop = db.scoop().only::<Bystander>().patience(Duration::from_secs(1)).start().await?;
+        let scoop = db.scoop().only::<Bystander>().retry_for(Duration::from_secs(1)).start().await?;
         assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
         let failures = "BEGIN; LOCK TABLE scoop.ended_run IN ACCESS EXCLUSIVE MODE";
         let lock = db.pool().begin_with(failures).await?;
         let counting = scoop.clone();
         let counts = tokio::spawn(async move { counting.operate().runs().count().exact().await });
-        // Then no read has got a turn for as long as the patience.
+        // Then no read has got a turn for as long as the retry time.
         let is_refused =
             async || matches!(scoop.operate().handlers().list().await, Err(RuntimeError::ReadsBusy { .. }));
         eventually("a count has the only turn", is_refused).await;
@@ -287,7 +287,7 @@ mod reads {
     async fn dropped_dry_runs_leave_their_connections() -> Result<()> {
         let db = Database::new().await;
         // Less than the time limit of their statements.
-        let scoop = db.scoop().patience(Duration::from_secs(20)).client().await?;
+        let scoop = db.scoop().retry_for(Duration::from_secs(20)).client().await?;
         let hierarchy = scoop.launch(Grandchild).await?.id();
         let run = uuid::Uuid::new_v4();
         db.execute(&format!(

@@ -28,7 +28,7 @@ async fn operation_refused_by_a_standby_may_be_retried() -> Result<()> {
     let pool = PgPool::connect_with(standby.connect_options()).await?;
     let started = program(&pool).start().await;
     assert!(matches!(&started, Err(error) if error.is_transient()), "{:?}", started.err());
-    let client = Scoop::builder().postgres(pool.clone()).patience(Duration::from_secs(1)).client().await?;
+    let client = Scoop::builder().postgres(pool.clone()).retry_for(Duration::from_secs(1)).client().await?;
     let launched = client.launch(Root).await;
     assert!(matches!(&launched, Err(error) if error.is_transient()), "{:?}", launched.err());
 

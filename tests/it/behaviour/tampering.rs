@@ -32,7 +32,7 @@ const TAMPERED: [u32; 2] = [60, 90];
 const HEALTHY: u32 = 40;
 
 /// How long a damaged hierarchy may take to end or to be listed: attempts whose outcome is unknown are repeated.
-const PATIENCE: Duration = Duration::from_secs(40);
+const RETRY_FOR: Duration = Duration::from_secs(40);
 
 /// How many transactions an engine with nothing to do may need in [`REST`], all of its tasks together.
 const IDLE_TRANSACTIONS: i64 = 100;
@@ -363,7 +363,7 @@ async fn are_healthy(scoop: &Scoop) -> Result<()> {
 /// Returns when each of the hierarchies has ended or is shown as it is: with those whose runs are lost to the working
 /// set, and unfinished in the tree.
 async fn are_settled(scoop: &Scoop, mut left: Vec<Tampered>) -> Vec<Tampered> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + RETRY_FOR;
     loop {
         left = unsettled_of(scoop, left).await;
         let mut silent = vec![];
@@ -432,7 +432,7 @@ async fn is_unfinished(root: &Handle) -> bool {
 async fn comes_to_rest(db: &Database, idle: i64) {
     let transactions =
         "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
-    let (deadline, mut before) = (Instant::now() + PATIENCE, db.number(transactions).await);
+    let (deadline, mut before) = (Instant::now() + RETRY_FOR, db.number(transactions).await);
     loop {
         sleep(REST).await;
         let now = db.number(transactions).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use scoop::Handle;
 use scoop::pauses::PauseTarget;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -229,9 +229,9 @@ async fn pauses_and_deletions_are_reported() -> Result<()> {
     db.grow_older(Duration::from_secs(40 * 24 * 3_600)).await;
     assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     scoop.shutdown().await?;
-    let often = Keep::default().every(Duration::from_millis(10));
+    let often = Retention::default().every(Duration::from_millis(10));
     let refuses = Scoop::builder().postgres(db.pool().clone()).keep(often);
-    let refuses = refuses.before_delete(|_| async { Err::<(), _>("no room") });
+    let refuses = refuses.archive_with(|_| async { Err::<(), _>("no room") });
     let scoop = refuses.only::<Jobs>().start().await?;
     scoop.launch(Job).await?.ends().await?;
     db.grow_older(Duration::from_secs(40 * 24 * 3_600)).await;

@@ -204,8 +204,12 @@ struct Rounds;
 #[subscribes(Round)]
 impl Rounds {
     #[step]
-    async fn turn(&self, _: &mut Scope<'_>, round: &Round) -> Result<Anew<RoundsStep, Round>> {
-        Ok(if round.left == 0 { Next::Continue.into() } else { Next::anew(Round { left: round.left - 1 }) })
+    async fn turn(&self, _: &mut Scope<'_>, round: &Round) -> Result<ContinueAsNew<RoundsStep, Round>> {
+        Ok(if round.left == 0 {
+            Next::Continue.into()
+        } else {
+            Next::continue_as_new(Round { left: round.left - 1 })
+        })
     }
 }
 

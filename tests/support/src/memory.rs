@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use scoop::{Builder, InMemory, Scoop};
 
 use crate::{History, Store};
@@ -18,7 +18,7 @@ impl Database {
 
     /// The builder of a program on this database.
     pub fn scoop(&self) -> Builder {
-        Scoop::builder().in_memory_database(&self.0).keep(Keep::forever())
+        Scoop::builder().in_memory_database(&self.0).retention(Retention::forever())
     }
 
     /// A client that launches and looks up.

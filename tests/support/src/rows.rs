@@ -222,7 +222,7 @@ fn logged(event: LoggedEvent) -> Value {
     json!({
         "message_id": event.message_id, "kind": event.kind.as_str(), "handler": event.handler,
         "worker": event.worker, "step": event.step, "next_step": event.next_step,
-        "cfhi": event.child_failure_handler_iteration, "anew": event.goes_on_anew,
+        "cfhi": event.child_failure_handler_iteration, "anew": event.continues_as_new,
         "waits": event.waits_until.is_some() || event.awaits.is_some(), "lineage": event.lineage.ids(),
         "exception": event.exception, "context": Some(event.context).filter(|context| !context.is_empty()),
         "micros": u64::try_from(since.as_micros()).expect("the time fits into 64 bits"),

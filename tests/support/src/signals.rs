@@ -9,11 +9,11 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 /// The time limit for an expected event, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// Waits until the condition holds. Fails after a minute.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + RETRY_FOR;
     while !condition().await {
         assert!(Instant::now() < deadline, "timed out waiting for: {what}");
         sleep(Duration::from_millis(5)).await;
@@ -32,14 +32,14 @@ pub trait Ends {
 
 impl Ends for Handle {
     async fn ends(&self) -> Result<Outcome, RuntimeError> {
-        match tokio::time::timeout(PATIENCE, self.wait()).await {
+        match tokio::time::timeout(RETRY_FOR, self.wait()).await {
             Ok(outcome) => outcome,
             Err(_) => panic!("timed out waiting for the end of this:\n{}", self.tree().await?),
         }
     }
 
     async fn comes_to(&self, condition: impl Fn(&Tree) -> bool) -> Result<Tree, RuntimeError> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RETRY_FOR;
         loop {
             let tree = self.tree().await?;
             if condition(&tree) {
@@ -78,7 +78,7 @@ impl Gate {
 
     /// Waits for so many further arrivals.
     pub async fn arrivals(&self, count: u32) {
-        let arrived = tokio::time::timeout(PATIENCE, self.arrived.acquire_many(count)).await;
+        let arrived = tokio::time::timeout(RETRY_FOR, self.arrived.acquire_many(count)).await;
         let Ok(arrived) = arrived else {
             panic!(
                 "timed out waiting for {count} arrivals at the gate; there were {}",

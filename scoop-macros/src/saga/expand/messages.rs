@@ -28,7 +28,7 @@ fn any(outline: &Outline, messages: &Messages) -> TokenStream {
     });
     let conversions = members.iter().map(|(variant, message)| {
         let variant = at_call_site(variant);
-        quote_spanned! {place_of(message)=>
+        quote_spanned! {span_of(message)=>
             impl ::core::convert::From<#message> for #own {
                 fn from(message: #message) -> Self {
                     Self::#variant(message)
@@ -37,7 +37,7 @@ fn any(outline: &Outline, messages: &Messages) -> TokenStream {
         }
     });
     let each = members.iter().map(|(_, message)| {
-        quote_spanned!(place_of(message)=> ::scoop::__private::HandledMessage::of::<#message>())
+        quote_spanned!(span_of(message)=> ::scoop::__private::HandledMessage::of::<#message>())
     });
     let topics = own_topics(messages, own, &quote!(has_own_topic));
     quote! {
@@ -80,7 +80,7 @@ fn sound_join(messages: &Messages, join: &Join, own: &Ident, names: &[Ident]) ->
     let by = each().map(|(message, key)| {
         let borrow = matches!(key, Key::Function(_)).then(|| quote!(&));
         let key = key_of(key, message, &quote!(of));
-        quote_spanned! {place_of(message)=>
+        quote_spanned! {span_of(message)=>
             impl ::scoop::__private::JoinedBy<#message> for #own {
                 fn key(of: &#message) -> ::std::string::String {
                     ::scoop::__private::key_text(#borrow #key)
@@ -89,12 +89,12 @@ fn sound_join(messages: &Messages, join: &Join, own: &Ident, names: &[Ident]) ->
         }
     });
     let members = each().map(|(message, _)| {
-        quote_spanned!(place_of(message)=> ::scoop::__private::JoinMember::of::<Self, #message>())
+        quote_spanned!(span_of(message)=> ::scoop::__private::JoinMember::of::<Self, #message>())
     });
     let same = each().zip(each().skip(1)).map(|((one, one_key), (other, other_key))| {
         let one_key = key_of(one_key, one, &quote!(one));
         let other_key = key_of(other_key, other, &quote!(other));
-        quote_spanned! {place_of(other)=>
+        quote_spanned! {span_of(other)=>
             const _: fn(&#one, &#other) = |one, other| ::scoop::__private::same_key(#one_key, #other_key);
         }
     });
@@ -118,7 +118,6 @@ fn sound_join(messages: &Messages, join: &Join, own: &Ident, names: &[Ident]) ->
     }
 }
 
-/// The constant of the trait with the join.
 pub(super) fn join_constant(messages: &Messages) -> Option<TokenStream> {
     let Messages { ident: own, join, .. } = messages;
     let within = match join.as_ref()?.within {
@@ -136,12 +135,11 @@ pub(super) fn join_constant(messages: &Messages) -> Option<TokenStream> {
 
 fn key_of(key: &Key, ty: &Type, message: &TokenStream) -> TokenStream {
     match key {
-        Key::Field(field) => quote_spanned!(place_of(ty)=> &#message.#field),
-        Key::Function(function) => quote_spanned!(place_of(ty)=> #function(#message)),
+        Key::Field(field) => quote_spanned!(span_of(ty)=> &#message.#field),
+        Key::Function(function) => quote_spanned!(span_of(ty)=> #function(#message)),
     }
 }
 
-/// The checks that no two messages have one topic.
 fn own_topics(messages: &Messages, own: &Ident, check: &TokenStream) -> TokenStream {
     let each = messages.members.iter().enumerate().skip(1).map(|(index, (_, message))| {
         let why = format!(
@@ -149,13 +147,13 @@ fn own_topics(messages: &Messages, own: &Ident, check: &TokenStream) -> TokenStr
             crate::saga::types::text(message)
         );
         let index = Literal::usize_unsuffixed(index);
-        quote_spanned! {place_of(message)=>
+        quote_spanned! {span_of(message)=>
             const _: () = ::core::assert!(::scoop::__private::#check::<#own>(#index), #why);
         }
     });
     quote!(#(#each)*)
 }
 
-fn place_of(message: &Type) -> Span {
+fn span_of(message: &Type) -> Span {
     Span::call_site().located_at(message.span())
 }

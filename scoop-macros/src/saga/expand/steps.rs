@@ -49,7 +49,6 @@ pub(super) fn step_enum(outline: &Outline) -> TokenStream {
     }
 }
 
-/// The identifier at the place of the attribute.
 fn unplaced(ident: &Ident) -> Ident {
     Ident::new(&ident.to_string(), Span::call_site())
 }
@@ -63,12 +62,12 @@ pub(super) fn step_path(outline: &Outline) -> Path {
 /// The module of the enum. No other block has one of that name, not even a saga of the same name in an outer
 /// module, which `use super::*` would import.
 fn module(Outline { ident, .. }: &Outline) -> Ident {
-    let module = format_ident!("__steps_of_{ident}_at_{:x}", place(), span = ident.span());
+    let module = format_ident!("__steps_of_{ident}_at_{:x}", span_number(), span = ident.span());
     at_call_site(&module)
 }
 
-/// A number that stands for the place of the attribute; zero outside of a compilation.
-fn place() -> u64 {
+/// A number that is unique to the place of the attribute; zero outside of a compilation.
+fn span_number() -> u64 {
     if !proc_macro::is_available() {
         return 0;
     }

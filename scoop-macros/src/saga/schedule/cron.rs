@@ -23,11 +23,11 @@ fn known_zone(literal: &LitStr) -> syn::Result<String> {
     let zone = literal.value();
     match Cron::new("* * * * *", &zone) {
         Err(CronError::Zone) => {
-            let remedy = match similar_zone(&zone) {
+            let hint = match similar_zone(&zone) {
                 Some(similar) => format!("did you mean `{similar}`?"),
                 None => "write a name of the IANA database, like `Europe/Prague`".to_owned(),
             };
-            let why = format!("there is no time zone `{zone}`; {remedy}");
+            let why = format!("there is no time zone `{zone}`; {hint}");
             Err(syn::Error::new(literal.span(), why))
         }
         _ => Ok(zone),

@@ -11,7 +11,7 @@ use super::{Handle, Outcome, Status, notified};
 use crate::saga::command::decision_name;
 use crate::saga::shape;
 use crate::store::HandlerOutcome;
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::retries::{GivenUp, Retries};
 use crate::{Command, CommandState, NoResult, RuntimeError};
 
 impl Handle {
@@ -42,13 +42,13 @@ impl Handle {
         async move {
             let store = self.scoop.store();
             let read = |_| store.command_decision(self.message, decision_name(), None);
-            let decision = self.scoop.patiently(read).await;
+            let decision = self.scoop.retrying(read).await;
             let decision = decision.map_err(GivenUp::error("the decision of a command was looked up"))?;
             // Another message may have a reply of this name.
             if let Some(decided) = decision.and_then(|decision| CommandState::of(decision).ok()) {
                 return Ok(Some(decided));
             }
-            let status = self.scoop.patiently(|_| store.status(self.root, self.message)).await;
+            let status = self.scoop.retrying(|_| store.status(self.root, self.message)).await;
             let status = status.map_err(GivenUp::error("the state of a command was looked up"))?;
             let is_refused = status.handlers.iter().any(|handler| match handler {
                 HandlerOutcome::RolledBack(failure) => Unauthorized::of(failure).is_some(),
@@ -95,7 +95,7 @@ impl Handle {
                     pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
                 }
                 let read = |_| self.scoop.store().command_decision(self.message, decision_name(), None);
-                match Trial::new(Duration::ZERO).endure(read).await {
+                match Retries::new(Duration::ZERO).run(read).await {
                     Ok(Some(decision)) => return Ok(decision),
                     Ok(None) => {
                         if let Some(outcome) = ended.take() {

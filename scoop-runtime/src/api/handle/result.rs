@@ -6,7 +6,7 @@ use scoop_core::{Failure, Message};
 use super::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::{Handle, Outcome};
 use crate::saga::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
-use crate::util::patience::GivenUp;
+use crate::util::retries::GivenUp;
 use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
 
 /// The maximum number of runs that are searched for the step that failed first.
@@ -96,7 +96,7 @@ impl Handle {
         async move {
             let messages = [self.message];
             let asked = ChildQuery { of: Launches::Given(&messages), topic: None, replies: Some(replies) };
-            let children = self.scoop.patiently(|_| self.scoop.store().children(asked)).await;
+            let children = self.scoop.retrying(|_| self.scoop.store().children(asked)).await;
             let children = children.map_err(GivenUp::error("the replies to a message were looked up"))?;
             match children.first() {
                 None => self.status().await.map(|_| children),

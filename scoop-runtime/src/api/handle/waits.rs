@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::engine::Engine;
 use crate::store::{Store, Waited};
-use crate::util::patience::{GivenUp, Trial};
+use crate::util::retries::{GivenUp, Retries};
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
 /// First pause before a message is looked at again, doubled each time up to [`Waits::pause_max`].
@@ -255,7 +255,7 @@ impl Task {
     /// Looks at these messages, and tells the handles of those that have ended. A handle reads an error itself, too.
     async fn look(&self, messages: &[(u64, Waited)]) {
         let waited: Vec<_> = messages.iter().map(|(_, waited)| *waited).collect();
-        let ended = Trial::new(Duration::ZERO).endure(|_| self.waits.store.ended(&waited)).await;
+        let ended = Retries::new(Duration::ZERO).run(|_| self.waits.store.ended(&waited)).await;
         let ended = ended.map_err(GivenUp::error("the ends of hierarchies were looked up"));
         let (now, pause_max) = (Instant::now(), self.waits.pause_max());
         let mut waiting = self.waits.waiting();

@@ -15,7 +15,7 @@ use crate::bug::{Bug, is_injected};
 use crate::engine::execution::Why;
 use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary::{self, Held};
+use crate::engine::user_code::boundary::{self, DropGuarded};
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
 use crate::store::{EntityId, Settlement};
@@ -23,9 +23,8 @@ use crate::testing::CommitToken;
 use crate::util::ids;
 use crate::util::payload::storable;
 
-/// What becomes of a decision, if its transaction commits.
+/// The outcome of a decision if its transaction commits.
 pub(super) enum OutcomeIfCommitted {
-    /// It is made.
     Settles(Box<Settles>),
     /// See [`super::DecisionOutcome`].
     Failed(Failure),
@@ -38,7 +37,6 @@ pub(super) enum OutcomeIfCommitted {
 
 /// A decision that was made, and what is needed after its commit.
 pub(super) struct Settles {
-    /// The run and the epoch.
     pub(super) id: (Uuid, i64),
     pub(super) after: AfterCommit,
     pub(super) commit_token: Option<CommitToken>,
@@ -114,8 +112,8 @@ pub(super) fn decide_loaded(
     batch: &[Pending],
     id: &EntityId,
     stored: StoredEntity,
-    state: Option<Held>,
-) -> Option<(Decisions, Vec<OutcomeIfCommitted>, Option<Held>)> {
+    state: Option<DropGuarded>,
+) -> Option<(Decisions, Vec<OutcomeIfCommitted>, Option<DropGuarded>)> {
     let write = Write::ByTable { alone: batch.len() == 1 };
     let entity = batch.first()?.undecided.decisions.entity;
     let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
@@ -132,13 +130,12 @@ pub(super) fn decide_loaded(
     Some((decisions, outcomes, working.state.map(|(_, state)| state)))
 }
 
-/// An entity while decisions about it are made.
 struct Working {
     /// Its version, and its state as it was last written.
     stored: StoredEntity,
     has_changed: bool,
     /// The functions of its type, and its state, once a decision needs them.
-    state: Option<(EntityType, Held)>,
+    state: Option<(EntityType, DropGuarded)>,
     /// Why no decision about it can be made.
     hindrance: Option<Hindrance>,
 }
@@ -162,10 +159,9 @@ impl Working {
         }
     }
 
-    /// Reads the stored state.
     fn read(&mut self, entity: EntityType, source: &str) -> Result<(), String> {
         match boundary::run(source, || entity.read(self.stored.state.as_ref())) {
-            Ok(Ok(state)) => self.state = Some((entity, Held::new(state))),
+            Ok(Ok(state)) => self.state = Some((entity, DropGuarded::new(state))),
             Ok(Err(error)) => return Err(error.to_string()),
             Err(panic) => return Err(panic.to_string()),
         }
@@ -184,17 +180,15 @@ impl Working {
     }
 }
 
-/// A decision.
-struct Made {
+struct DecidedCommand {
     /// The change of the entity.
-    apply: Option<Held<Application>>,
+    apply: Option<DropGuarded<Application>>,
     /// The message that was launched.
     event: Option<Uuid>,
     settles: Box<Settles>,
     settlement: Settlement,
 }
 
-/// One decision of a batch.
 struct DecisionInBatch<'a> {
     engine: &'a Engine,
     undecided: &'a Undecided,
@@ -207,8 +201,8 @@ impl DecisionInBatch<'_> {
         entity: &mut Working,
         decisions: &mut Decisions,
     ) -> Result<Result<OutcomeIfCommitted, OutcomeIfCommitted>, NeedsEach> {
-        let Made { apply, event, settles, settlement } = match self.made(entity) {
-            Ok(made) => made,
+        let DecidedCommand { apply, event, settles, settlement } = match self.decided(entity) {
+            Ok(decided) => decided,
             Err(outcome) => return Ok(Err(outcome)),
         };
         if let Some(apply) = apply {
@@ -219,7 +213,7 @@ impl DecisionInBatch<'_> {
                 }
                 Err(failure) => {
                     // The state may have changed in part.
-                    entity.state = entity.state.take().filter(|_| is_injected(Bug::KeepAfterPanic));
+                    entity.state = entity.state.take().filter(|_| is_injected(Bug::StoreAfterPanic));
                     return Ok(Err(OutcomeIfCommitted::Failed(failure)));
                 }
             }
@@ -237,8 +231,8 @@ impl DecisionInBatch<'_> {
         Ok(Ok(OutcomeIfCommitted::Settles(settles)))
     }
 
-    /// What the command decides. Nothing has changed yet.
-    fn made(&self, entity: &mut Working) -> Result<Made, OutcomeIfCommitted> {
+    /// Calls the command. Nothing has changed yet.
+    fn decided(&self, entity: &mut Working) -> Result<DecidedCommand, OutcomeIfCommitted> {
         let Undecided { run, saga, decisions, .. } = self.undecided;
         match &entity.hindrance {
             None => {}
@@ -258,7 +252,7 @@ impl DecisionInBatch<'_> {
         let (_, state) = entity.state.as_ref().expect("it was just read");
         let (mut apply, mut returned) = (None, Returned::nothing());
         if let Some(decided) = self.call(state.get())? {
-            apply = decided.apply.map(Held::new);
+            apply = decided.apply.map(DropGuarded::new);
             returned.emissions.extend(decided.message.map(|message| self.emission(message)).transpose()?);
             let limit = self.engine.settings.limits.payload_bytes_max;
             let what = || format!("the decision of saga `{}`", saga.definition.saga);
@@ -268,19 +262,19 @@ impl DecisionInBatch<'_> {
         }
         let event = returned.emissions.first().map(|emission| emission.message);
         let (settles, settlement) = self.settlement(returned)?;
-        Ok(Made { apply, event, settles, settlement })
+        Ok(DecidedCommand { apply, event, settles, settlement })
     }
 
-    /// Whether all of the batch is decided in another way after an application has failed.
+    /// Whether the batch is split after an application has failed.
     fn splits(&self) -> bool {
         match self.write {
-            Write::AtLast => !is_injected(Bug::KeepAfterPanic),
+            Write::AtLast => !is_injected(Bug::StoreAfterPanic),
             Write::AfterEach => false,
             Write::ByTable { alone } => !alone,
         }
     }
 
-    fn apply(&self, entity: &mut Working, apply: Held<Application>) -> Result<(), Failure> {
+    fn apply(&self, entity: &mut Working, apply: DropGuarded<Application>) -> Result<(), Failure> {
         let Undecided { run, saga, entity: id, .. } = self.undecided;
         let (_, state) = entity.state.as_mut().expect("the decision was made by it");
         let applied = boundary::run(&run.source, || apply.take()(state.get_mut()));
@@ -307,7 +301,7 @@ impl DecisionInBatch<'_> {
         Ok(())
     }
 
-    /// What to do after the cause of a failure is gone.
+    /// The advice for the time after the cause of a failure is gone.
     fn remedy(&self) -> &'static str {
         match self.undecided.task {
             ToDecide::Decide { .. } => "send the command again",
@@ -348,7 +342,6 @@ impl DecisionInBatch<'_> {
         })
     }
 
-    /// The failure for a panic in this code, which concerns the entity.
     fn panicked(&self, code: &str, concerns: &str, panic: Failure) -> Failure {
         let (entity, run) = (self.undecided.named_entity(), self.undecided.run.lineage.id());
         let remedy = self.remedy();
@@ -410,7 +403,6 @@ impl DecisionInBatch<'_> {
         Ok((Box::new(Settles { id, after, commit_token, sets_a_time }), settlement))
     }
 
-    /// The move of the run.
     fn with_call<T>(&self, conclude: impl FnOnce(Call<'_>) -> T) -> Result<T, OutcomeIfCommitted> {
         match Continuation::of(&self.undecided.saga.definition, &self.undecided.run) {
             Ok(Continuation::Call(call)) => Ok(conclude(call)),

@@ -8,7 +8,7 @@ use scoop_core::refused_key;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-use super::looks::Turn;
+use super::scheduler::PendingClaim;
 use crate::engine::claim::{self, Positions};
 use crate::engine::shared::Engine;
 use crate::engine::user_code::boundary;
@@ -19,9 +19,8 @@ use crate::store::{
     SuspectClaim,
 };
 use crate::telemetry;
-use crate::util::read_turns::{ReadTurn, ReadTurns};
+use crate::util::read_permits::{ReadPermit, ReadPermits};
 
-/// The number of runs that one claim takes.
 const BATCH_MAX: usize = 100;
 
 /// The claims under way. They go on by themselves, since their transactions hold locks.
@@ -30,29 +29,25 @@ pub(super) struct Claims {
     pub(super) connections: ClaimConnections,
 }
 
-/// The connections that claims have at a time, those of suspects included: one of their own, and beside it those of the free turns of
-/// reads for clients. A claim has such a turn until its end. So claims and reads together have one connection more than there are turns.
+/// The connections that claims have at a time, those of suspects included: one of their own, and beside it those of the free permits of
+/// reads for clients. A claim has such a permit until its end. So claims and reads together have one connection more than there are permits.
 pub(super) struct ClaimConnections {
     own: Arc<Semaphore>,
     /// None for a store without connections.
-    reads: Option<ReadTurns>,
+    reads: Option<ReadPermits>,
 }
 
-/// The right of a claim to a connection, until its end.
 #[derive(Default)]
 pub(super) struct ConnectionPermit {
     _own: Option<OwnedSemaphorePermit>,
-    _read: Option<ReadTurn>,
+    _read: Option<ReadPermit>,
 }
 
-/// A claim that has ended.
 pub(super) struct EndedClaim {
     pub(super) saga: String,
-    /// The topology of its queues.
     pub(super) topology: i64,
-    /// The positions from which it began.
     pub(super) positions: Positions,
-    pub(super) turn: Turn,
+    pub(super) pending: PendingClaim,
     /// None if the database has refused it.
     pub(super) claimed: sqlx::Result<Option<Claimed>>,
 }
@@ -60,7 +55,6 @@ pub(super) struct EndedClaim {
 /// The result of a claim, apart from the runs, which are started.
 #[derive(Default)]
 pub(super) struct Claimed {
-    /// Whether there may be more to claim.
     pub(super) is_full: bool,
     /// Whether another session has locked the limit.
     pub(super) is_locked: bool,
@@ -77,26 +71,25 @@ pub(super) struct Claimed {
 }
 
 impl Claims {
-    pub(super) fn new(reads: Option<ReadTurns>) -> Self {
+    pub(super) fn new(reads: Option<ReadPermits>) -> Self {
         Self { tasks: JoinSet::new(), connections: ClaimConnections::new(reads) }
     }
 
-    /// Begins to claim runs of a saga for these slots.
     pub(super) fn begin(
         &mut self,
         engine: &Arc<Engine>,
         queue: LimitedQueue,
-        turn: Turn,
+        pending: PendingClaim,
         positions: Positions,
         (slots, permit): (OwnedSemaphorePermit, ConnectionPermit),
     ) {
         let engine = engine.clone();
         self.tasks.spawn(async move {
-            let claimed = claim_from(&engine, &queue, None, slots, &turn.freed, &positions.cursors).await;
+            let claimed = claim_from(&engine, &queue, None, slots, &pending.freed, &positions.cursors).await;
             drop(permit);
             let claimed = unless_refused(&engine, &queue, claimed);
-            let LimitedQueue { of, lanes } = queue;
-            EndedClaim { saga: of.saga, topology: lanes.topology, positions, turn, claimed }
+            let LimitedQueue { of, queues: claim_queues } = queue;
+            EndedClaim { saga: of.saga, topology: claim_queues.topology, positions, pending, claimed }
         });
     }
 
@@ -114,7 +107,7 @@ impl Claims {
 }
 
 impl ClaimConnections {
-    fn new(reads: Option<ReadTurns>) -> Self {
+    fn new(reads: Option<ReadPermits>) -> Self {
         Self { own: Arc::new(Semaphore::new(1)), reads }
     }
 
@@ -124,7 +117,7 @@ impl ClaimConnections {
             return Some(ConnectionPermit { _own: Some(own), _read: None });
         }
         match &self.reads {
-            Some(reads) => reads.try_turn().map(|turn| ConnectionPermit { _own: None, _read: Some(turn) }),
+            Some(reads) => reads.try_acquire().map(|it| ConnectionPermit { _own: None, _read: Some(it) }),
             None => Some(ConnectionPermit::default()),
         }
     }
@@ -149,7 +142,7 @@ pub(super) async fn claim_from(
     cursors: &QueueCursors,
 ) -> sqlx::Result<Claimed> {
     // Until they are in flight: their ids are not known before.
-    let claims = engine.unlisted_claims.read().await;
+    let claims = engine.signal_claims.read().await;
     let sagas = engine.sagas();
     let key_of = |run: &Candidate| {
         let saga = sagas.find(&run.topic, &run.handler);
@@ -213,7 +206,6 @@ pub(super) async fn acquire_slots(engine: &Engine) -> Option<OwnedSemaphorePermi
     Some(with_more_slots(engine, first))
 }
 
-/// The same if there is a slot now.
 pub(super) fn try_acquire_slots(engine: &Engine) -> Option<OwnedSemaphorePermit> {
     let first = engine.slots.clone().try_acquire_owned().ok()?;
     Some(with_more_slots(engine, first))
@@ -259,51 +251,51 @@ mod tests {
 
     use super::*;
     use crate::settings::WORKING_CONNECTIONS;
-    use crate::util::patience::PATIENCE;
+    use crate::util::retries::RETRY_FOR;
 
     #[tokio::test(start_paused = true)]
     async fn claims_and_reads_leave_a_connection_to_other_tasks() {
-        let reads = ReadTurns::at_half(WORKING_CONNECTIONS);
+        let reads = ReadPermits::at_half(WORKING_CONNECTIONS);
         let connections = ClaimConnections::new(Some(reads.clone()));
-        let (mut claims, mut turns) = (vec![], vec![]);
+        let (mut claims, mut pending) = (vec![], vec![]);
         claims.extend(std::iter::from_fn(|| connections.try_acquire()));
         assert!(claims.len() > 1, "a second claim is under way");
-        turns.extend(reads.turn(PATIENCE).now_or_never());
-        assert_eq!(claims.len() + turns.len(), WORKING_CONNECTIONS as usize - 1);
+        pending.extend(reads.permit(RETRY_FOR).now_or_never());
+        assert_eq!(claims.len() + pending.len(), WORKING_CONNECTIONS as usize - 1);
         claims.clear();
-        turns.extend(reads.turn(PATIENCE).now_or_never());
+        pending.extend(reads.permit(RETRY_FOR).now_or_never());
         claims.extend(std::iter::from_fn(|| connections.try_acquire()));
-        assert_eq!((claims.len(), turns.len()), (1, WORKING_CONNECTIONS as usize - 2), "beside a read");
+        assert_eq!((claims.len(), pending.len()), (1, WORKING_CONNECTIONS as usize - 2), "beside a read");
     }
 
     #[tokio::test(start_paused = true)]
     async fn read_that_waits_comes_before_the_next_second_claim() {
-        let reads = ReadTurns::at_half(WORKING_CONNECTIONS);
+        let reads = ReadPermits::at_half(WORKING_CONNECTIONS);
         let connections = ClaimConnections::new(Some(reads.clone()));
         let (first, second) = (connections.try_acquire(), connections.try_acquire());
         assert!(first.is_some() && second.is_some());
-        let mut read = Box::pin(reads.turn(PATIENCE));
+        let mut read = Box::pin(reads.permit(RETRY_FOR));
         assert!((&mut read).now_or_never().is_none());
         drop(second);
         assert!(connections.try_acquire().is_none(), "the read has the turn");
-        let turn = read.now_or_never().expect("it is its turn").unwrap();
+        let pending = read.now_or_never().expect("it is its turn").unwrap();
         drop(first);
         let next = connections.try_acquire();
         assert!(next.is_some() && connections.try_acquire().is_none(), "the read is under way");
-        drop(turn);
+        drop(pending);
         assert!(connections.try_acquire().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn claim_of_a_suspect_waits_for_the_end_of_a_claim_or_begins_beside_it() {
-        let reads = ReadTurns::at_half(WORKING_CONNECTIONS);
+        let reads = ReadPermits::at_half(WORKING_CONNECTIONS);
         let connections = ClaimConnections::new(Some(reads.clone()));
         let first = connections.try_acquire();
         let suspect = connections.acquire().now_or_never();
         assert!(first.is_some() && suspect.is_some());
         assert!(connections.try_acquire().is_none(), "two are under way");
         drop(suspect);
-        let _turn = reads.turn(PATIENCE).now_or_never().expect("it is its turn").unwrap();
+        let _permit = reads.permit(RETRY_FOR).now_or_never().expect("it is its turn").unwrap();
         let mut suspect = Box::pin(connections.acquire());
         assert!((&mut suspect).now_or_never().is_none(), "a claim and a read are under way");
         drop(first);

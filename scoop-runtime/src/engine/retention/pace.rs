@@ -7,31 +7,31 @@
 use std::time::Duration;
 
 /// The part of one connection that the deletion takes while it lags by no more than an interval.
-const SHARE_MIN: f64 = 0.1;
+const FRACTION_MIN: f64 = 0.1;
 
 /// The most that it takes.
-const SHARE_MAX: f64 = 0.5;
+const FRACTION_MAX: f64 = 0.5;
 
 /// The lag beyond an interval from which on it takes the most.
 const LAG_MAX: Duration = Duration::from_secs(40 * 60);
 
 /// The least time after which a look that does not come to an end reports, and deletes other rows.
-const TURN_MIN: Duration = Duration::from_secs(60);
+const INTERVAL_MIN: Duration = Duration::from_secs(60);
 
 /// For how long to sleep after a transaction of this duration, if the oldest due hierarchy has been due for `lag`.
-pub(super) fn pause_after(took: Duration, lag: Duration, interval: Duration) -> Duration {
-    took.mul_f64(1.0 / share(lag, interval) - 1.0)
+pub(super) fn pause_after(elapsed: Duration, lag: Duration, interval: Duration) -> Duration {
+    elapsed.mul_f64(1.0 / working_fraction(lag, interval) - 1.0)
 }
 
 /// The time after which a look is interrupted.
 pub(super) fn turn(interval: Duration) -> Duration {
-    interval.max(TURN_MIN)
+    interval.max(INTERVAL_MIN)
 }
 
 /// The part of one connection that the deletion takes.
-fn share(lag: Duration, interval: Duration) -> f64 {
+fn working_fraction(lag: Duration, interval: Duration) -> f64 {
     let part = lag.saturating_sub(interval).div_duration_f64(LAG_MAX).min(1.0);
-    SHARE_MIN + (SHARE_MAX - SHARE_MIN) * part
+    FRACTION_MIN + (FRACTION_MAX - FRACTION_MIN) * part
 }
 
 #[cfg(test)]
@@ -79,11 +79,11 @@ mod tests {
                 let due = u32::try_from(lag.as_nanos() / self.every.as_nanos()).unwrap();
                 let size = due.min(u32::try_from(self.batch.size()).unwrap());
                 let is_last = size == due;
-                let took = PER_HIERARCHY * size;
-                self.batch.took(took, usize::try_from(size).unwrap());
+                let elapsed = PER_HIERARCHY * size;
+                self.batch.took(elapsed, usize::try_from(size).unwrap());
                 self.deleted += size;
-                self.worked += took;
-                self.now += took + if is_last { INTERVAL } else { pause_after(took, lag, INTERVAL) };
+                self.worked += elapsed;
+                self.now += elapsed + if is_last { INTERVAL } else { pause_after(elapsed, lag, INTERVAL) };
             }
             (longest, (self.worked - worked).div_duration_f64(self.now - begun))
         }
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn share_rises_steadily_with_the_lag() {
-        let shares: Vec<_> = (0..90).map(|minutes| share(minutes * MINUTE, INTERVAL)).collect();
-        assert!(shares.is_sorted());
-        assert!(shares.windows(2).all(|pair| pair[1] - pair[0] <= 0.010_001), "{shares:?}");
+        let fractions: Vec<_> = (0..90).map(|minutes| working_fraction(minutes * MINUTE, INTERVAL)).collect();
+        assert!(fractions.is_sorted());
+        assert!(fractions.windows(2).all(|pair| pair[1] - pair[0] <= 0.010_001), "{fractions:?}");
     }
 
     #[test]
@@ -117,25 +117,25 @@ mod tests {
         let (longest, _) = service.run_until(DAY);
         assert!(longest < HOUR, "{longest:?}");
         // As much is deleted as is launched, at a constant lag.
-        let (longest, share) = service.run_until(3 * DAY);
+        let (longest, working_fraction) = service.run_until(3 * DAY);
         assert!(longest.abs_diff(service.lag()) < MINUTE, "{longest:?}, then {:?}", service.lag());
-        assert!((0.36..0.39).contains(&share), "{share}");
+        assert!((0.36..0.39).contains(&working_fraction), "{working_fraction}");
     }
 
     #[test]
     fn few_launches_are_deleted_with_a_tenth_of_a_connection() {
         let mut service = Service::new(50);
-        let (longest, share) = service.run_until(3 * DAY);
+        let (longest, working_fraction) = service.run_until(3 * DAY);
         assert!(longest < 3 * INTERVAL, "{longest:?}");
-        assert!(share < SHARE_MIN, "{share}");
+        assert!(working_fraction < FRACTION_MIN, "{working_fraction}");
     }
 
     #[test]
     fn lag_of_a_day_is_caught_up_with_half_a_connection() {
         let mut service = Service::new(100);
         service.now = DAY;
-        let (_, share) = service.run_until(2 * DAY);
-        assert!(share <= SHARE_MAX, "{share}");
+        let (_, working_fraction) = service.run_until(2 * DAY);
+        assert!(working_fraction <= FRACTION_MAX, "{working_fraction}");
         assert!(service.lag() < HOUR, "{:?}", service.lag());
     }
 }

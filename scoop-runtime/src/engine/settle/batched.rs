@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::queue::{Pending, Queue, SettleError};
+use super::queue::{OutcomeQueue, Pending, SettleError};
 use crate::engine::shared::Engine;
 use crate::error::is_transient;
 use crate::store::Unhandled;
@@ -23,7 +23,7 @@ const BATCH_MAX: usize = 200;
 type Answers = BTreeMap<(Uuid, i64), SettleResult>;
 
 /// Writes the outcomes in the queue, without waiting for more, until all senders are gone.
-pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained: CancellationToken) {
+pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: OutcomeQueue, drained: CancellationToken) {
     let mut batch = Vec::with_capacity(BATCH_MAX);
     loop {
         let mut outcomes = queue.lock().await;
@@ -34,9 +34,9 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained:
         }
         drop(outcomes);
         // One outcome that needs a long statement must not force it on the others.
-        let mut shapes: [Vec<Pending>; 6] = Default::default();
+        let mut by_path: [Vec<Pending>; 6] = Default::default();
         for pending in batch.drain(..) {
-            let place = match pending.settlement.path() {
+            let path = match pending.settlement.path() {
                 _ if pending.settlement.is_bulky() => 5,
                 _ if pending.settlement.requires_handlers() => 4,
                 SettlePath::Advance => 0,
@@ -44,13 +44,13 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: Queue, drained:
                 SettlePath::RequestRollback => 2,
                 SettlePath::General => 3,
             };
-            shapes[place].push(pending);
+            by_path[path].push(pending);
         }
-        for mut batch in shapes {
+        for mut batch in by_path {
             // In the order in which a cancellation locks the runs of a hierarchy. The two can still wait for each
             // other, since runs of a batch that continue are locked before those that end; then the server aborts one
             // of them.
-            batch.sort_unstable_by_key(|pending| pending.settlement.place());
+            batch.sort_unstable_by_key(|pending| pending.settlement.lock_order());
             let lengths: Vec<_> =
                 parts(&batch, |pending| pending.settlement.bytes()).map(<[_]>::len).collect();
             for length in lengths {
@@ -80,7 +80,7 @@ async fn settle(engine: &Engine, batch: Vec<Pending>) {
         }
         Err(error) if settlements.len() == 1 => {
             for answer in answers {
-                let _ = answer.send(Err(match Unhandled::of(&error) {
+                let _ = answer.send(Err(match Unhandled::find_in(&error) {
                     Some(unhandled) => SettleError::Unhandled(unhandled.clone()),
                     None => SettleError::Refused(error.to_string()),
                 }));

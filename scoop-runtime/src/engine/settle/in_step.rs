@@ -12,7 +12,6 @@ use crate::store::{MARKED, RowState, SettleResult, Settlement, StepTransaction, 
 
 /// Why the transaction of a step was not committed.
 pub(super) enum CommitError {
-    /// The execution of the run ends.
     Exit(Exit),
     /// The step has caused it.
     Failed(String),
@@ -20,7 +19,6 @@ pub(super) enum CommitError {
     Unhandled(Unhandled),
 }
 
-/// Writes the conclusion into the transaction of the step, and commits it.
 pub(super) async fn settle_and_commit(
     engine: &Engine,
     settlement: Settlement,
@@ -87,7 +85,6 @@ const IN_FAILED_TRANSACTION: &str = "25P02";
 const COPY_OPEN: &str = "the step left a COPY open, so that the server takes what follows for a part of it; \
     call `finish` or `abort` of a `PgCopyIn`, and read the stream of a COPY TO to its end";
 
-/// Classifies the error of a statement of the engine after the step.
 fn classify_write_error(error: sqlx::Error, opened: &mut StepTransaction) -> CommitError {
     if is_out_of_step(&error) {
         opened.abandon();
@@ -102,7 +99,7 @@ fn classify_write_error(error: sqlx::Error, opened: &mut StepTransaction) -> Com
             return CommitError::Exit(Exit::Infrastructure(error.to_string().into()));
         }
     }
-    if let Some(unhandled) = Unhandled::of(&error) {
+    if let Some(unhandled) = Unhandled::find_in(&error) {
         return CommitError::Unhandled(unhandled.clone());
     }
     if is_transient_within_step(&error) {

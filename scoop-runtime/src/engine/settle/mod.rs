@@ -10,7 +10,8 @@ mod in_step;
 pub(super) mod queue;
 
 use scoop_core::{
-    Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey, Tried, Wait,
+    AttemptHistory, Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey,
+    Wait,
 };
 use serde_json::Value;
 
@@ -29,7 +30,6 @@ use crate::store::{ParentRef, RowState, SettleResult, Settlement, StepTransactio
 use crate::telemetry::{self, metrics};
 use crate::unhandled::UnhandledWarnings;
 
-/// The number of events that are coalesced at most.
 const COALESCED_EVENTS_MAX: usize = 100;
 
 /// The failure of a step whose code succeeded, and the context that the code left behind.
@@ -38,7 +38,6 @@ pub(super) struct StepFailed {
     pub(super) failure: Failure,
 }
 
-/// The result of a settlement: the run continues, or its step has failed after all.
 pub(super) type SettleOutcome = Result<Result<(), StepFailed>, Exit>;
 
 /// Persists the conclusion: in the transaction of the step, if it opened one. A step fails after all if what follows
@@ -66,7 +65,7 @@ pub(super) async fn settle(
     }
 }
 
-/// Has the event of a step that succeeded in the end tell how many attempts failed before, and how the newest of them did.
+/// Records the number of failed attempts, and the newest failure, with the event of a step that succeeded at last.
 fn record_attempts(execution: &Execution, conclusion: &mut Conclusion) {
     if let Some(completed) = conclusion.events.iter_mut().find(|event| event.kind == EventKind::Suspended) {
         let text = match (execution.attempt(), &execution.newest_failure) {
@@ -135,7 +134,6 @@ fn settlement(engine: &Engine, execution: &Execution, conclusion: Conclusion) ->
     settlement.under(engine.topology.number_of(&execution.saga.definition.saga), execution.definition)
 }
 
-/// Persists it together with conclusions of other runs.
 async fn settle_batched(engine: &Engine, execution: &mut Execution, conclusion: Conclusion) -> SettleOutcome {
     let conclusion = coalesce(engine, &execution.saga, conclusion).await;
     let after = AfterCommit::of(&execution.run, &conclusion);
@@ -169,7 +167,6 @@ pub(super) async fn settled(
     }
 }
 
-/// Persists it in the transaction of the step.
 async fn settle_in_step(
     engine: &Engine,
     execution: &mut Execution,
@@ -215,7 +212,7 @@ async fn on_refused(
     let reasons = reasons_to_give_up(engine, execution).await?;
     if reasons.is_empty() {
         // The writes of the step are rolled back, so if the run is still held, the step has caused that.
-        if in_transaction && engine.store.is_held(execution.key).await.unwrap_or(false) {
+        if in_transaction && engine.store.is_claimed(execution.key).await.unwrap_or(false) {
             let failure = Failure::new("TransactionError", OWN_RUN, &execution.run.source);
             return Ok(Err(StepFailed { context: after.context, failure }));
         }
@@ -234,17 +231,12 @@ pub(super) struct AfterCommit {
     run: Option<Run>,
     rolling_back: bool,
     context: Context,
-    /// The definition under which its newest step completed.
     definition: Option<i32>,
-    /// The outcome to report.
     outcome: Option<Box<Decision>>,
-    /// The topic of each message that was launched.
     topics: Vec<String>,
-    /// The signals to deliver.
     signals: Vec<SignalKey>,
-    /// The message of the execution that begins.
-    anew: Option<Value>,
-    /// What it waits for, if strategies have to decide before it goes on.
+    as_new: Option<Value>,
+    /// The wait, if strategies have to decide before the run continues.
     wait: Option<Wait>,
 }
 
@@ -258,12 +250,12 @@ impl AfterCommit {
             Fate::Committed => (None, false),
             Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => (None, true),
         };
-        let anew = conclusion.anew.as_ref().map(|next| next.payload.clone());
+        let as_new = conclusion.as_new.as_ref().map(|next| next.payload.clone());
         let wait = conclusion.wait.clone().filter(Wait::is_undecided);
-        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], anew, wait }
+        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], as_new, wait }
     }
 
-    /// The same, with what only its settlement has.
+    /// Adds the facts that only the settlement has.
     pub(super) fn with(self, settlement: &Settlement) -> Self {
         Self { definition: settlement.definition(), signals: settlement.to_deliver(), ..self }
     }
@@ -320,10 +312,10 @@ fn apply(
         if committed {
             execution.span.ends_as("committed");
         }
-        let is_undone = matches!(execution.run.path, Path::Backward { rollback_requested: true, .. });
+        let is_rolled_back = matches!(execution.run.path, Path::Backward { rollback_requested: true, .. });
         // The clocks of the server and of a program that has begun it by itself may differ.
         let took = (settled.last_event_at - execution.began_at).max(time::Duration::ZERO);
-        if !is_undone {
+        if !is_rolled_back {
             metrics::run_seconds(&execution.saga.definition.saga, outcome).record(took.as_seconds_f64());
         }
         match execution.run.lineage.parent() {
@@ -354,11 +346,11 @@ fn apply(
             execution.attempts = 0;
             execution.retries = 0;
             execution.newest_failure = None;
-            execution.former_attempts = Tried::default();
+            execution.attempt_history = AttemptHistory::default();
             execution.overdue = settled.overdue;
             execution.wait = after.wait;
-            if let Some(payload) = after.anew {
-                execution.begin_anew(payload, settled.last_event_at);
+            if let Some(payload) = after.as_new {
+                execution.begin_execution(payload, settled.last_event_at);
             }
             Ok(())
         }

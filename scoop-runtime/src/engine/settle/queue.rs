@@ -12,14 +12,12 @@ const CHANNEL_MAX: usize = 1_000;
 
 pub(in crate::engine) type Answer = Result<SettleResult, SettleError>;
 
-/// An outcome, and the sender of its result.
 pub(in crate::engine) struct Pending {
     pub(super) settlement: Settlement,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
-/// The receiver of outcomes.
-pub(in crate::engine) type Queue = Arc<Mutex<mpsc::Receiver<Pending>>>;
+pub(in crate::engine) type OutcomeQueue = Arc<Mutex<mpsc::Receiver<Pending>>>;
 
 /// Accepts outcomes and persists them.
 pub(in crate::engine) struct Settler {
@@ -40,7 +38,7 @@ pub(in crate::engine) enum SettleError {
 }
 
 impl Settler {
-    pub(in crate::engine) fn new() -> (Self, Queue) {
+    pub(in crate::engine) fn new() -> (Self, OutcomeQueue) {
         let (queue, outcomes) = mpsc::channel(CHANNEL_MAX);
         (Self { queue }, Arc::new(Mutex::new(outcomes)))
     }

@@ -10,7 +10,7 @@
 //! its subscription after the newer program has ended.
 //!
 //! What is paused is read with the living workers, under the same number: the queues of paused handlers are left out of
-//! the claims, or claims pass over their new runs ([`Lanes::begun_only`]), and a worker that follows a pause acknowledges it
+//! the claims, or claims pass over their new runs ([`ClaimQueues::begun_only`]), and a worker that follows a pause acknowledges it
 //! ([`refresh`]). So are the sagas with limits: their queues are left to claims of their own ([`super::limits`]).
 //!
 //! The types that a saga reads are part of its definition. Those of its message and values are known at the start;
@@ -34,8 +34,8 @@ use crate::bug::{Bug, is_injected};
 use crate::saga::private::Pin;
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{
-    Lanes, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, PauseTarget, PublishedDefinition,
-    PublishedStep, Registered, Store, Topology,
+    ClaimQueues, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, NewDefinition, NewStep, PauseTarget,
+    Registered, Store, Topology,
 };
 use crate::util::sync::{Mutex, lock};
 
@@ -47,7 +47,6 @@ pub(super) struct TopologyCache {
     /// When this worker started, once it is registered.
     started_at: Mutex<Option<OffsetDateTime>>,
     view: Mutex<Arc<View>>,
-    /// Set while an acknowledgement of the topology is due.
     pub(super) owes_acknowledgement: AtomicBool,
     /// The steps of other definitions, by their numbers. They never change, unless the tables are emptied.
     recorded: Mutex<HashMap<i32, Arc<[RecordedStep]>>>,
@@ -56,7 +55,6 @@ pub(super) struct TopologyCache {
 /// The sagas of this program, under all their names.
 pub(super) struct Known {
     sagas: Arc<Sagas>,
-    /// The number of the definition of each saga, by its name.
     own: BTreeMap<String, i32>,
     /// The same, in the order of [`Sagas::pairs`].
     numbers: Vec<i32>,
@@ -69,12 +67,9 @@ type ReplyTypes = BTreeMap<String, BTreeSet<String>>;
 /// The current definitions, derived from those of all living workers.
 #[derive(Default)]
 struct View {
-    lanes: Arc<Lanes>,
-    /// The queues of sagas with limits.
+    queues: Arc<ClaimQueues>,
     limited: Arc<[LimitedQueue]>,
-    /// The names of the sagas of this program that have limits.
     limited_names: BTreeSet<String>,
-    /// The topics of sagas of any program whose queue has a limit.
     limited_topics: Arc<LimitedTopics>,
     /// The topics and names of the sagas of which another worker has the current definition.
     superseded: Vec<(String, String)>,
@@ -89,15 +84,15 @@ struct View {
 
 /// The queues of a worker: those of sagas without a limit, and those of each saga with one.
 struct QueuesByLimit {
-    lanes: Lanes,
-    limited: BTreeMap<String, Lanes>,
+    queues: ClaimQueues,
+    limited: BTreeMap<String, ClaimQueues>,
 }
 
 impl QueuesByLimit {
     /// The queues under the limit of this saga, or under none.
-    fn of(&mut self, limit: Option<&str>) -> &mut Lanes {
-        let Some(saga) = limit else { return &mut self.lanes };
-        let empty = || Lanes { topology: self.lanes.topology, ..Lanes::default() };
+    fn under(&mut self, limit: Option<&str>) -> &mut ClaimQueues {
+        let Some(saga) = limit else { return &mut self.queues };
+        let empty = || ClaimQueues { topology: self.queues.topology, ..ClaimQueues::default() };
         self.limited.entry(saga.to_owned()).or_insert_with(empty)
     }
 }
@@ -153,9 +148,8 @@ impl TopologyCache {
         *lock(&self.started_at) = Some(at);
     }
 
-    /// The queues that this worker may claim from.
-    pub(super) fn lanes(&self) -> Arc<Lanes> {
-        self.view().lanes.clone()
+    pub(super) fn queues(&self) -> Arc<ClaimQueues> {
+        self.view().queues.clone()
     }
 
     /// The queues of sagas with limits that this worker may claim from.
@@ -163,7 +157,6 @@ impl TopologyCache {
         self.view().limited.clone()
     }
 
-    /// Whether a saga of this program has a limit.
     pub(super) fn is_limited(&self, saga: &str) -> bool {
         self.view().limited_names.contains(saga)
     }
@@ -173,7 +166,7 @@ impl TopologyCache {
         !self.view().limited_names.is_empty()
     }
 
-    /// The topics on which launches need a place in the queue of a saga.
+    /// The topics on which launches need capacity in the queue of a saga.
     pub(super) fn limited_topics(&self) -> Arc<LimitedTopics> {
         lock(&self.view).limited_topics.clone()
     }
@@ -184,7 +177,6 @@ impl TopologyCache {
         view.superseded.iter().any(|(on, name)| on == topic && name == saga)
     }
 
-    /// Whether a saga of this program is paused, for messages on this topic.
     pub(super) fn is_paused(&self, topic: &str, saga: &str) -> bool {
         let view = self.view();
         view.paused.iter().any(|(on, name)| on == topic && name == saga)
@@ -224,13 +216,13 @@ impl TopologyCache {
         };
         let is_new_paused =
             |topic: &str, saga: &str| paused.iter().any(|(paused, _)| paused.covers(topic, saga));
-        let pairs = |is_listed: &dyn Fn(&str, &str) -> bool| {
-            let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_listed(topic, saga));
+        let covered = |is_covered: &dyn Fn(&str, &str) -> bool| {
+            let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_covered(topic, saga));
             pairs.map(|(topic, saga)| (topic.clone(), saga.clone())).collect()
         };
         let limited_topics = Arc::new(limited_topics.clone());
-        let (paused_pairs, new_paused) = (pairs(&is_paused), pairs(&is_new_paused));
-        let mut view = View { paused: paused_pairs, new_paused, limited_topics, ..View::default() };
+        let (all_paused, new_paused) = (covered(&is_paused), covered(&is_new_paused));
+        let mut view = View { paused: all_paused, new_paused, limited_topics, ..View::default() };
         let limits = limited.iter().flat_map(|it| it.handlers.iter().map(move |name| (&**name, it)));
         let limits: HashMap<&str, &LimitedSaga> = limits.collect();
         let limit_of = |saga: &str| limits.get(saga).copied();
@@ -256,8 +248,8 @@ impl TopologyCache {
                 }
             }
         }
-        let mut lanes = QueuesByLimit {
-            lanes: Lanes { topology: own.topology, ..Lanes::default() },
+        let mut queues = QueuesByLimit {
+            queues: ClaimQueues { topology: own.topology, ..ClaimQueues::default() },
             limited: BTreeMap::new(),
         };
         for ((topic, definition), number) in topics.iter().zip(mine.sagas.definitions()).zip(&mine.numbers) {
@@ -271,7 +263,7 @@ impl TopologyCache {
             let begun_only = paused.iter().any(covers);
             if current == *number {
                 if is_claimed {
-                    lanes.of(limit).push(topic, definition, *number, 0, begun_only);
+                    queues.under(limit).push(topic, definition, *number, 0, begun_only);
                 }
             } else {
                 view.superseded.push((topic.clone(), definition.saga.to_string()));
@@ -279,16 +271,16 @@ impl TopologyCache {
             if is_contested {
                 view.contested.push(definition.saga.to_string());
                 if is_claimed {
-                    lanes.of(limit).push(topic, definition, *number, *number, begun_only);
+                    queues.under(limit).push(topic, definition, *number, *number, begun_only);
                 }
             }
         }
-        let queue = |(saga, lanes)| {
+        let queue = |(saga, queues)| {
             let of = limited.iter().find(|it| it.saga == saga)?.clone();
-            Some(LimitedQueue { of, lanes })
+            Some(LimitedQueue { of, queues })
         };
-        view.limited = lanes.limited.into_iter().filter_map(queue).collect();
-        view.lanes = Arc::new(lanes.lanes);
+        view.limited = queues.limited.into_iter().filter_map(queue).collect();
+        view.queues = Arc::new(queues.queues);
         *lock(&self.view) = Arc::new(view);
     }
 }
@@ -296,9 +288,9 @@ impl TopologyCache {
 impl Known {
     async fn publish(store: &Store, sagas: Arc<Sagas>, reply_types: ReplyTypes) -> sqlx::Result<Self> {
         let of = |saga: &RunnableSaga| reply_types.get(&*saga.definition.saga);
-        let definitions: Vec<_> = sagas.each().map(|saga| published(saga, of(saga))).collect();
+        let definitions: Vec<_> = sagas.each().map(|saga| new_definition(saga, of(saga))).collect();
         let own: BTreeMap<_, _> = store.publish_definitions(&definitions).await?.into_iter().collect();
-        let number = |definition: &PublishedDefinition| own.get(&definition.handler).copied();
+        let number = |definition: &NewDefinition| own.get(&definition.handler).copied();
         let numbers: Option<Vec<_>> = definitions.iter().map(number).collect();
         let numbers = numbers.ok_or(sqlx::Error::RowNotFound)?;
         Ok(Self { sagas, own, numbers, reply_types })
@@ -319,11 +311,11 @@ impl Known {
 }
 
 /// A definition as it is recorded, with the types of replies that have become part of it.
-fn published(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> PublishedDefinition {
+fn new_definition(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> NewDefinition {
     let RunnableSaga { definition, handler, .. } = saga;
     let types: Vec<_> =
         handler.types().into_iter().chain(reply_types.into_iter().flatten().cloned()).collect();
-    PublishedDefinition {
+    NewDefinition {
         handler: definition.saga.to_string(),
         fingerprint: definition.fingerprint(&types),
         steps: definition.recorded_steps().into_iter().map(|step| with_shape(step, &types)).collect(),
@@ -331,8 +323,8 @@ fn published(saga: &RunnableSaga, reply_types: Option<&BTreeSet<String>>) -> Pub
 }
 
 /// The step, with the shape of its signal if it waits for one: it is among the types, under the name of the step.
-fn with_shape(step: RecordedStep, types: &[String]) -> PublishedStep {
+fn with_shape(step: RecordedStep, types: &[String]) -> NewStep {
     let own = |text: &String| Some(text.strip_prefix(&*step.name)?.strip_prefix('\n')?.to_owned());
     let signal_shape = step.awaits.is_some().then(|| types.iter().find_map(own)).flatten();
-    PublishedStep { step, signal_shape }
+    NewStep { step, signal_shape }
 }

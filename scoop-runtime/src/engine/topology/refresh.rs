@@ -14,7 +14,7 @@ use crate::util::sync::lock;
 pub(in crate::engine) async fn look(engine: &Engine) -> sqlx::Result<()> {
     let _changing = engine.topology.changing.lock().await;
     add_names(engine).await?;
-    enlist_and_look(engine).await
+    register_and_refresh(engine).await
 }
 
 /// Makes a type of replies part of the definition of a saga of this program.
@@ -31,7 +31,7 @@ pub(in crate::engine) async fn add_reply_type(
         *lock(&engine.topology.known) = Arc::new(known);
     }
     // A type that was added before may not have reached the database.
-    enlist_and_look(engine).await?;
+    register_and_refresh(engine).await?;
     engine.wake_tasks();
     Ok(())
 }
@@ -54,7 +54,7 @@ async fn add_names(engine: &Engine) -> sqlx::Result<()> {
 }
 
 /// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
-async fn enlist_and_look(engine: &Engine) -> sqlx::Result<()> {
+async fn register_and_refresh(engine: &Engine) -> sqlx::Result<()> {
     let known = engine.topology.known();
     let read = || engine.store.read_topology(known.sagas.pairs().1);
     let mut topology = read().await?;

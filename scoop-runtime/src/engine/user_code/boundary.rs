@@ -1,7 +1,7 @@
 //! The boundary of user code: a panic in it, or in the drop of its values, is its failure and gets no further.
 //!
 //! All calls of user code go through [`call`] or [`run`], and all drops of its values through
-//! [`discard`] or [`Held`]. What cannot be caught ends the process: a panic in a drop during the unwinding of another,
+//! [`discard`] or [`DropGuarded`]. What cannot be caught ends the process: a panic in a drop during the unwinding of another,
 //! and any panic in a program that is built with `panic = "abort"`.
 
 use std::any::Any;
@@ -78,9 +78,9 @@ pub(crate) fn named(code: impl Display) -> impl FnOnce(Failure) -> Failure {
 }
 
 /// A value of user code that is dropped when no failure can follow any more: a panic is caught and ignored.
-pub(crate) struct Held<T: ?Sized = dyn Any + Send + Sync>(Option<Box<T>>);
+pub(crate) struct DropGuarded<T: ?Sized = dyn Any + Send + Sync>(Option<Box<T>>);
 
-impl<T: ?Sized> Held<T> {
+impl<T: ?Sized> DropGuarded<T> {
     pub(crate) fn new(value: Box<T>) -> Self {
         Self(Some(value))
     }
@@ -99,7 +99,7 @@ impl<T: ?Sized> Held<T> {
     }
 }
 
-impl<T: ?Sized> Drop for Held<T> {
+impl<T: ?Sized> Drop for DropGuarded<T> {
     fn drop(&mut self) {
         // The panic hook has reported it.
         let _ = discard("", self.0.take());

@@ -15,7 +15,7 @@ use scoop_core::{
     StepKind,
 };
 
-use self::boundary::{Held, Stopped};
+use self::boundary::{DropGuarded, Stopped};
 use self::running::Stop;
 use super::execution::{Execution, Exit, Why};
 use super::handover::{IfRefused, hand_to_another};
@@ -26,7 +26,7 @@ use crate::error::{is_of_infrastructure, is_of_stale_statement, leaves_out_of_st
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
-use crate::store::{RolledBack, SetAside, StepTransaction, roll_back};
+use crate::store::{HandOver, RolledBack, StepTransaction, roll_back};
 use crate::telemetry::metrics::StepTimer;
 use crate::telemetry::{self, Code};
 use crate::util::ids;
@@ -75,7 +75,7 @@ pub(super) async fn call_and_conclude(
     let undone = roll_back_failed(execution, opened, &error).await;
     let mut of_signal = None;
     let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
-        if let Some(unfit) = UnfitValue::of(error) {
+        if let Some(unfit) = UnfitValue::find_in(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
             of_signal = unfit.signal.clone().map(|signal| (signal, unfit.why.clone()));
@@ -94,7 +94,7 @@ pub(super) async fn call_and_conclude(
         Err(Exit::Stuck(why)) if let Some((signal, reason)) = &of_signal => {
             let saga = &execution.saga.definition.saga;
             if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
-                == SetAside::HandedOver
+                == HandOver::HandedOver
             {
                 execution.handed_over(call.step(), &why);
                 return Err(Exit::Settled);
@@ -168,7 +168,7 @@ pub(super) async fn message_of<'a>(
     };
     let saga = &execution.saga.definition.saga;
     if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
-        == SetAside::HandedOver
+        == HandOver::HandedOver
     {
         execution.handed_over(step, &why);
         return Err(Exit::Settled);
@@ -258,8 +258,8 @@ pub(super) fn cleanups_of(execution: &Execution, action: &Action) -> Vec<usize> 
         let next = execution.saga.definition.steps.get(step + 1);
         next.is_some_and(|next| next.kind == StepKind::Finally)
     };
-    let own = Some(*step).filter(|_| execution.former_attempts.next);
-    own.into_iter().chain(execution.former_attempts.others.iter().copied()).filter(cleans_up).collect()
+    let own = Some(*step).filter(|_| execution.attempt_history.next);
+    own.into_iter().chain(execution.attempt_history.others.iter().copied()).filter(cleans_up).collect()
 }
 
 /// The cleanup of failed steps.
@@ -298,7 +298,7 @@ async fn run_finally(
         }
     }
     engine.stop_signals.forget(execution.key.id);
-    let ScopeOutput { transaction: opened, context, .. } = scope.into_remains();
+    let ScopeOutput { transaction: opened, context, .. } = scope.into_output();
     let Ok(outcome) = outcome else {
         // It has no limit.
         roll_back(opened).await;
@@ -339,7 +339,7 @@ fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
     });
     match decoded.unwrap_or_else(|panic| Err(panic.to_string())) {
         Ok(Err(failure)) => Err(Unfit::Incomplete(Box::new(failure))),
-        Ok(Ok(message)) => Ok(execution.message.get_or_init(|| Held::new(message)).get()),
+        Ok(Ok(message)) => Ok(execution.message.get_or_init(|| DropGuarded::new(message)).get()),
         Err(error) => {
             let definition = &execution.saga.definition;
             let message = match execution.run.execution.number {
@@ -365,7 +365,6 @@ enum Failed {
     Abandoned,
 }
 
-/// The end of a call of user code.
 struct UserCodeEnd {
     outcome: Result<Returned, Failed>,
     /// The transaction that it opened.
@@ -375,7 +374,6 @@ struct UserCodeEnd {
     has_begun: bool,
 }
 
-/// Calls the user code.
 async fn run_user_code(
     engine: &Engine,
     execution: &Execution,
@@ -399,7 +397,7 @@ async fn run_user_code(
                 Err(Stopped { why: Stop::Late(limit), panic }) => {
                     let dropped = format!("the drop of step `{}` at its timeout", call.step());
                     let late =
-                        took_longer(execution, call, limit).caused_by(panic.map(boundary::named(dropped)));
+                        timed_out(execution, call, limit).caused_by(panic.map(boundary::named(dropped)));
                     Err(Failed::Error(Error::failure(late)))
                 }
                 Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),
@@ -409,7 +407,7 @@ async fn run_user_code(
     };
     engine.stop_signals.forget(execution.key.id);
     let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun, ignored } =
-        scope.into_remains();
+        scope.into_output();
     bug_sends_signals(engine, &signals).await;
     let outcome = outcome.and_then(|returned| match ignored {
         Some(error) => Err(Failed::Error(error)),
@@ -420,13 +418,13 @@ async fn run_user_code(
         let what = || format!("what step `{}` returned", call.step());
         let output = returned.output.map(|output| payload::storable(output, limit, what)).transpose();
         let output = output.map_err(|error| Failed::Error(error.into()))?;
-        let what = || format!("the message with which step `{}` goes on anew", call.step());
-        let anew = returned.anew.map(|NextExecution { message, payload }| {
+        let what = || format!("the message with which step `{}` continues as new", call.step());
+        let as_new = returned.as_new.map(|NextExecution { message, payload }| {
             let payload = payload::storable(payload, limit, what)?;
             Ok(NextExecution { message, payload })
         });
-        let anew = anew.transpose().map_err(|error: RuntimeError| Failed::Error(error.into()))?;
-        Ok(Returned { output, emissions, replies, wait, signals, anew, ..returned })
+        let as_new = as_new.transpose().map_err(|error: RuntimeError| Failed::Error(error.into()))?;
+        Ok(Returned { output, emissions, replies, wait, signals, as_new, ..returned })
     });
     let rehearsed = |returned| {
         injected_failure(engine, execution, call).map_or(Ok(returned), |it| Err(Failed::Error(it)))
@@ -455,7 +453,7 @@ fn warn_of_unread_values(engine: &Engine, execution: &Execution, step: &str, fai
     }
 }
 
-fn took_longer(execution: &Execution, call: &Call<'_>, limit: Duration) -> Failure {
+fn timed_out(execution: &Execution, call: &Call<'_>, limit: Duration) -> Failure {
     let text = format!("step `{}` took longer than its limit of {limit:?}", call.step());
     Failure::new("StepTimeout", text, &execution.run.source)
 }
@@ -530,9 +528,9 @@ async fn invoke(
             let end = end.map(|result| timer.result(result)).await?;
             let of = StepName { saga: &execution.saga.definition.saga, step: call.step() };
             let output = end.output.transpose().map_err(|why| Unstorable::output(of, why))?;
-            let anew = end.anew.transpose().map_err(|why| Unstorable::anew(of, why))?;
-            let anew = anew.map(|payload| NextExecution { message: ids::now_v7(), payload });
-            Ok(Returned { next: Some(end.next), output, anew, ..Returned::nothing() })
+            let as_new = end.as_new.transpose().map_err(|why| Unstorable::as_new(of, why))?;
+            let as_new = as_new.map(|payload| NextExecution { message: ids::now_v7(), payload });
+            Ok(Returned { next: Some(end.next), output, as_new, ..Returned::nothing() })
         }
         Action::Compensate { step, cause, finally, .. } => {
             if execution.saga.definition.steps[*step].compensated {

@@ -54,7 +54,6 @@ pub(in crate::engine) struct Running {
 pub(in crate::engine) enum Stop {
     /// It has taken longer than this, its limit.
     Late(Duration),
-    /// The engine has abandoned it.
     Abandoned,
 }
 

@@ -22,7 +22,7 @@ fn failed(place: &[u128]) -> ConcernedRun {
         handling: None,
         context: Some(Context::default()),
         compensates: false,
-        part_is_done: false,
+        is_part_complete: false,
         leaves_behind: false,
     }
 }
@@ -221,8 +221,8 @@ fn part_that_stopped_waiting_for_children_runs_again() {
 
 #[test]
 fn done_part_runs_again_if_it_failed_because_of_its_children() {
-    let run = |handling, part_is_done| {
-        let run = ConcernedRun { handling, part_is_done, ..failed(&[2]) };
+    let run = |handling, is_part_complete| {
+        let run = ConcernedRun { handling, is_part_complete, ..failed(&[2]) };
         decide([run], RepairAction::Retry, 2).unwrap().repeats
     };
     assert!(run(Some(0), true) && run(Some(2), true));

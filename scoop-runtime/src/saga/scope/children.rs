@@ -71,12 +71,11 @@ impl Scope<'_> {
                 &run.source,
             )));
         }
-        self.keep_reply::<M>(answer)
+        self.store_reply::<M>(answer)
     }
 
-    /// Adds a reply to the record of the step.
     #[track_caller]
-    fn keep_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
+    fn store_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
         let CallSite { run, definition, step, .. } = self.place;
         let handler = &definition.saga;
         let limit = self.engine.settings().limits.payload_bytes_max;
@@ -120,10 +119,6 @@ impl Scope<'_> {
     ///
     /// If a reply is no `M::Reply`, or the database fails. Pass the error on: if this program cannot decode a reply,
     /// the run is left to a program that can, and is stuck if there is none.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub async fn replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
         typed::<M>(self.read_children(true, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
     }
@@ -133,10 +128,6 @@ impl Scope<'_> {
     /// # Errors
     ///
     /// As [`Scope::replies`].
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub async fn all_replies<M: Message>(&mut self) -> Result<Vec<Reply<M::Reply>>> {
         typed::<M>(self.read_children(false, Some((M::TOPIC, reply_name::<M::Reply>()))).await?)
     }
@@ -161,10 +152,6 @@ impl Scope<'_> {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```
     /// # use scoop_runtime::{ChildOutcome, Scope};
     /// # async fn example(scope: &mut Scope<'_>) -> scoop_core::Result<()> {
@@ -183,10 +170,6 @@ impl Scope<'_> {
     /// # Errors
     ///
     /// As [`Scope::children`].
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub async fn all_children(&mut self) -> Result<Vec<Child>> {
         self.read_children(false, None).await
     }

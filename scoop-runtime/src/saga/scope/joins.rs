@@ -23,7 +23,7 @@ impl Scope<'_> {
         match joined.map_err(|error| failed("a message could not be joined", &error))? {
             JoinResult::Recorded(launched) => self.engine.notify_joined(&launched),
             // The settlement of the step will find that, too.
-            JoinResult::NotHeld => return Ok(()),
+            JoinResult::NotClaimed => return Ok(()),
             JoinResult::Unfit { bytes } => return Err(unfit(spec, &member, bytes).into_permanent()),
             JoinResult::Locked => return Err(locked(spec, key)),
         }

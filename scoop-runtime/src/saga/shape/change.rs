@@ -2,13 +2,13 @@
 
 use scoop_core::Escaped;
 
-use super::{Place, Places, REQUIRED, UNKNOWN, places, required_fields};
+use super::{Node, Nodes, REQUIRED, UNKNOWN, nodes, required_fields};
 
 /// Why a type of the shape `now` may not read what one of the shape `then` has written, a text for each place; empty if nothing is
 /// known to. A shape has no conditions of the type's own.
 pub(crate) fn unreadable(then: &str, now: &str) -> Vec<String> {
     let [then, now] = [then, now].map(|shape| Shape {
-        places: places(shape),
+        nodes: nodes(shape),
         required: required_fields(shape),
         is_unknown: shape.lines().any(|line| line == format!("[] {REQUIRED} {UNKNOWN}")),
     });
@@ -18,7 +18,7 @@ pub(crate) fn unreadable(then: &str, now: &str) -> Vec<String> {
 }
 
 struct Shape {
-    places: Places,
+    nodes: Nodes,
     required: super::Required,
     /// Whether nothing is known of its required fields.
     is_unknown: bool,
@@ -27,13 +27,13 @@ struct Shape {
 impl Shape {
     /// Whether it is known which fields are required at this place: fields below others are tried one by one.
     fn knows(&self, path: &[usize]) -> bool {
-        let is_fields = |depth: usize| matches!(self.places.get(&path[..depth]), Some(Place::Fields(_)));
+        let is_fields = |depth: usize| matches!(self.nodes.get(&path[..depth]), Some(Node::Fields(_)));
         !self.is_unknown && (0..path.len()).all(is_fields)
     }
 
     /// Whether a field of this place reads nothing, too.
     fn is_optional(&self, path: &[usize], part: usize) -> bool {
-        matches!(self.places.get(&[path, &[part]].concat()), Some(Place::Kind(kind)) if kind == "option" || kind == "any")
+        matches!(self.nodes.get(&[path, &[part]].concat()), Some(Node::Kind(kind)) if kind == "option" || kind == "any")
     }
 
     fn requires(&self, path: &[usize], name: &String) -> bool {
@@ -49,27 +49,27 @@ struct Change<'a> {
 impl Change<'_> {
     /// Compares a place with one of the other shape. A place that a shape does not have accepts any value.
     fn at(&self, then: &mut Vec<usize>, now: &mut Vec<usize>, named: &str, found: &mut Vec<String>) {
-        let (Some(was), Some(is)) = (self.then.places.get(&**then), self.now.places.get(&**now)) else {
+        let (Some(was), Some(is)) = (self.then.nodes.get(&**then), self.now.nodes.get(&**now)) else {
             return;
         };
         let field = |name: &str| if named.is_empty() { name.to_owned() } else { format!("{named}.{name}") };
         let what = if named.is_empty() { "it".to_owned() } else { format!("`{}`", Escaped(named)) };
         match (was, is) {
-            (Place::Kind(any), _) | (_, Place::Kind(any)) if any == "any" => {}
+            (Node::Kind(any), _) | (_, Node::Kind(any)) if any == "any" => {}
             // Fields beside flattened ones are not looked into.
-            (Place::Fields(_), Place::Kind(map)) if map == "map" => {}
-            (Place::Kind(unit), Place::Kind(is)) if unit == "unit" && is == "option" => {}
-            (Place::Variants { .. }, Place::Kind(text)) if text == "string" && self.are_units(then) => {}
-            (Place::Kind(was), Place::Kind(is)) if was == "option" && is == "option" => {
+            (Node::Fields(_), Node::Kind(map)) if map == "map" => {}
+            (Node::Kind(unit), Node::Kind(is)) if unit == "unit" && is == "option" => {}
+            (Node::Variants { .. }, Node::Kind(text)) if text == "string" && self.are_units(then) => {}
+            (Node::Kind(was), Node::Kind(is)) if was == "option" && is == "option" => {
                 self.below((then, 0), (now, 0), named, found);
             }
-            (_, Place::Kind(is)) if is == "option" => {
+            (_, Node::Kind(is)) if is == "option" => {
                 now.push(0);
                 self.at(then, now, named, found);
                 now.pop();
             }
-            (Place::Kind(was), _) if was == "option" => found.push(format!("{what} may be null")),
-            (Place::Fields(were), Place::Fields(are)) => {
+            (Node::Kind(was), _) if was == "option" => found.push(format!("{what} may be null")),
+            (Node::Fields(were), Node::Fields(are)) => {
                 for (part, name) in are.iter().enumerate() {
                     match were.iter().position(|it| it == name) {
                         Some(before) => {
@@ -91,7 +91,7 @@ impl Change<'_> {
                     }
                 }
             }
-            (Place::Variants { names: were, .. }, Place::Variants { names: are, others }) => {
+            (Node::Variants { names: were, .. }, Node::Variants { names: are, others }) => {
                 for (before, name) in were.iter().enumerate() {
                     match are.iter().position(|it| it == name) {
                         Some(part) => self.below((then, before), (now, part), &field(name), found),
@@ -102,23 +102,23 @@ impl Change<'_> {
                     }
                 }
             }
-            (Place::Tuple(before), Place::Tuple(after)) if before == after => {
+            (Node::Tuple(before), Node::Tuple(after)) if before == after => {
                 self.below((then, 0), (now, 0), &field("0"), found);
             }
-            (Place::Kind(was), Place::Kind(is)) if was == is => {
+            (Node::Kind(was), Node::Kind(is)) if was == is => {
                 if matches!(&**is, "sequence" | "map") {
                     self.below((then, 0), (now, 0), &field("0"), found);
                 }
             }
-            (Place::Kind(was), Place::Kind(is)) if widens(was, is) => {}
+            (Node::Kind(was), Node::Kind(is)) if widens(was, is) => {}
             (was, is) => found.push(format!("{what} was {} and is {}", in_words(was), in_words(is))),
         }
     }
 
     /// Whether the variants at this place are names alone.
     fn are_units(&self, then: &[usize]) -> bool {
-        let Some(Place::Variants { names, .. }) = self.then.places.get(then) else { return false };
-        let is_unit = |part: usize| matches!(self.then.places.get(&[then, &[part]].concat()), Some(Place::Kind(kind)) if kind == "unit");
+        let Some(Node::Variants { names, .. }) = self.then.nodes.get(then) else { return false };
+        let is_unit = |part: usize| matches!(self.then.nodes.get(&[then, &[part]].concat()), Some(Node::Kind(kind)) if kind == "unit");
         (0..names.len()).all(is_unit)
     }
 
@@ -150,12 +150,12 @@ fn widens(was: &str, is: &str) -> bool {
     }
 }
 
-fn in_words(place: &Place) -> String {
-    match place {
-        Place::Fields(names) => format!("an object with the fields {names:?}"),
-        Place::Variants { names, .. } => format!("one of {names:?}"),
-        Place::Tuple(len) => format!("a list of {len}"),
-        Place::Kind(kind) => super::an(kind),
+fn in_words(node: &Node) -> String {
+    match node {
+        Node::Fields(names) => format!("an object with the fields {names:?}"),
+        Node::Variants { names, .. } => format!("one of {names:?}"),
+        Node::Tuple(len) => format!("a list of {len}"),
+        Node::Kind(kind) => super::an(kind),
     }
 }
 

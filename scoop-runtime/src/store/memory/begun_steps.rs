@@ -44,7 +44,6 @@ impl BegunStepStorage for MemoryStore {
 }
 
 impl State {
-    /// The step that this run has begun after so many completed ones.
     fn begun_step(&self, key: ClaimKey, completed: i32) -> Option<&BegunStepRow> {
         let mut begun = self.hierarchies.get(&key.root)?.begun_steps.iter();
         begun.find(|begun| begun.run == key.id && begun.instance == completed)

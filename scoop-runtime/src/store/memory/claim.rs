@@ -8,29 +8,33 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::definitions::lanes_of;
+use super::definitions::queues_of;
 use super::event_log::Event;
 use super::ready_queue::ReadyRun;
-use super::row::{Lane, RowState, WorkingRow};
+use super::row::{ClaimQueue, RowState, WorkingRow};
 use super::state::{RowKey, State, later, micros};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, Lanes, QueueCursors, QueueLook, Snapshot, Suspect,
-    Unclaimed, no_failure,
+    ClaimQueues, ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, QueueCursors, QueueScan, Snapshot,
+    Suspect, Unclaimed, no_failure,
 };
 
 impl ClaimStorage for MemoryStore {
-    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<(Lanes, QueueLook)> {
-        self.run("lanes_ready", |state| {
+    async fn queues_ready(
+        &self,
+        queues: &ClaimQueues,
+        progress: &QueueCursors,
+    ) -> sqlx::Result<(ClaimQueues, QueueScan)> {
+        self.run("queues_ready", |state| {
             let state = &*state;
             let ready = Priority::ALL.into_iter().flat_map(|level| {
-                let known = lanes_of(lanes).zip(progress.of(lanes, level));
+                let known = queues_of(queues).zip(progress.of(queues, level));
                 known.filter(move |(lane, reached)| state.due(lane, level, *reached).next().is_some())
             });
-            let ready: BTreeSet<Lane> = ready.map(|(lane, _)| lane).collect();
+            let ready: BTreeSet<ClaimQueue> = ready.map(|(lane, _)| lane).collect();
             let ready =
-                lanes.only(|(topic, handler, lane)| ready.contains(&(handler.into(), topic.into(), lane)));
-            Ok((ready, state.look()))
+                queues.only(|(topic, handler, queue)| ready.contains(&(handler.into(), topic.into(), queue)));
+            Ok((ready, state.scan()))
         })
         .await
     }
@@ -38,17 +42,17 @@ impl ClaimStorage for MemoryStore {
     async fn claim(
         &self,
         Claimer { worker, identifier }: Claimer<'_>,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         limit: usize,
         running_counts: &BTreeMap<String, usize>,
         progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
         self.run("claim", |state| {
-            if !state.may_claim(worker, lanes.topology) {
+            if !state.may_claim(worker, queues.topology) {
                 return Ok(vec![]);
             }
             let identifier: Arc<str> = identifier.into();
-            let taken = state.queue(lanes, limit, running_counts, progress);
+            let taken = state.queue(queues, limit, running_counts, progress);
             let mut claimed: Vec<_> = taken
                 .into_iter()
                 .filter_map(|run| {
@@ -57,7 +61,7 @@ impl ClaimStorage for MemoryStore {
                 })
                 .collect();
             claimed.sort_by_key(|(ready_at, _)| *ready_at);
-            state.record_look(lanes, progress);
+            state.record_scan(queues, progress);
             Ok(claimed.into_iter().map(|(_, claimed)| Ok(claimed)).collect())
         })
         .await
@@ -66,17 +70,17 @@ impl ClaimStorage for MemoryStore {
     async fn claim_suspect(
         &self,
         Claimer { worker, identifier }: Claimer<'_>,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         suspect: &Suspect,
     ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
         self.run("claim", |state| {
             let run = (suspect.root, suspect.id);
             let is_ready = |row: &WorkingRow| row.state == RowState::Ready && row.ready_at <= state.now();
             let is_of_queue =
-                lanes_of(lanes).any(|lane| state.row(run).is_some_and(|row| row.lane() == lane));
+                queues_of(queues).any(|queue| state.row(run).is_some_and(|row| row.queue() == queue));
             if !is_of_queue
                 || !state.row(run).is_some_and(is_ready)
-                || !state.may_claim(worker, lanes.topology)
+                || !state.may_claim(worker, queues.topology)
             {
                 return Ok(None);
             }
@@ -87,7 +91,7 @@ impl ClaimStorage for MemoryStore {
 }
 
 impl Suspect {
-    pub(super) fn of(row: &WorkingRow) -> Self {
+    pub(super) fn of_row(row: &WorkingRow) -> Self {
         Self {
             root: row.root(),
             id: row.id(),
@@ -101,16 +105,16 @@ impl Suspect {
 
 impl State {
     /// The suspect of these queues that has been ready longest, or will be first.
-    pub(super) fn suspect(&self, lanes: &Lanes) -> Option<Suspect> {
-        let queues: BTreeSet<Lane> = lanes_of(lanes).collect();
+    pub(super) fn suspect(&self, queues: &ClaimQueues) -> Option<Suspect> {
+        let own: BTreeSet<ClaimQueue> = queues_of(queues).collect();
         let mut rows = self.suspects.iter().filter_map(|(.., run)| self.row(*run));
-        rows.find(|row| queues.contains(&row.lane())).map(Suspect::of)
+        rows.find(|row| own.contains(&row.queue())).map(Suspect::of_row)
     }
 
-    /// The runs to claim. Handlers take turns.
+    /// The runs to claim, from each handler in equal parts.
     pub(super) fn queue(
         &self,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         limit: usize,
         running_counts: &BTreeMap<String, usize>,
         progress: &QueueCursors,
@@ -119,10 +123,10 @@ impl State {
             true => at,
             false => level.queue_time(at),
         };
-        let reached = Priority::ALL.map(|level| (level, progress.of(lanes, level)));
-        let mut queue = vec![];
-        for (at, lane) in lanes_of(lanes).enumerate() {
-            let share = running_counts.get(&*lane.0).copied().unwrap_or(0);
+        let reached = Priority::ALL.map(|level| (level, progress.since(queues, level)));
+        let mut ordered = vec![];
+        for (at, queue) in queues_of(queues).enumerate() {
+            let running = running_counts.get(&*queue.0).copied().unwrap_or(0);
             let mut due: Vec<_> = reached
                 .iter()
                 .flat_map(|(level, reached)| {
@@ -132,52 +136,52 @@ impl State {
                 .collect();
             due.sort_unstable();
             let since = due.iter().map(|(.., at)| *at).min();
-            let places = due.into_iter().take(limit).enumerate();
-            queue.extend(places.map(|(place, (_, turn, run, _))| (place + share, since, turn, run)));
+            let positions = due.into_iter().take(limit).enumerate();
+            ordered.extend(positions.map(|(nth, (_, order, run, _))| (nth + running, since, order, run)));
         }
-        queue.sort_unstable();
-        queue.into_iter().take(limit).map(|(.., run)| run).collect()
+        ordered.sort_unstable();
+        ordered.into_iter().take(limit).map(|(.., run)| run).collect()
     }
 
     /// The due runs of a queue with this priority that are no suspects, from `reached` on.
     fn due(
         &self,
-        lane: &Lane,
+        lane: &ClaimQueue,
         priority: Priority,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
         let now = self.now();
-        self.ready_since(lane, priority, reached).take_while(move |(at, ..)| *at <= now)
+        self.ready_since(queue, priority, reached).take_while(move |(at, ..)| *at <= now)
     }
 
     /// The ready runs of a queue with this priority that are no suspects, from `reached` on, also those that are due later.
     pub(super) fn ready_since(
         &self,
-        lane: &Lane,
+        lane: &ClaimQueue,
         priority: Priority,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
-        let ready = self.ready.get(lane).into_iter().flat_map(move |queue| queue.level(priority));
+        let ready = self.ready.get(queue).into_iter().flat_map(move |queue| queue.level(priority));
         let ready = ready.skip_while(move |(at, ..)| reached.is_some_and(|reached| *at < reached));
         ready.filter(move |(.., run)| !self.row(*run).is_some_and(WorkingRow::is_suspect))
     }
 
-    /// What is seen now: there are no transactions in progress.
-    pub(super) fn look(&self) -> QueueLook {
-        QueueLook { at: self.now(), snapshot: Snapshot::default() }
+    /// A scan of this moment, without transactions in progress.
+    pub(super) fn scan(&self) -> QueueScan {
+        QueueScan { at: self.now(), snapshot: Snapshot::default() }
     }
 
     /// Advances the positions to the first runs that a claim has left in these queues.
-    pub(super) fn record_look(&self, lanes: &Lanes, progress: &mut QueueCursors) {
+    pub(super) fn record_scan(&self, queues: &ClaimQueues, progress: &mut QueueCursors) {
         let mut left = vec![];
         for level in Priority::ALL {
-            let queues = lanes_of(lanes).zip(lanes.each());
-            for ((lane, queue), reached) in queues.zip(progress.of(lanes, level)) {
+            let queues = queues_of(queues).zip(queues.each());
+            for ((lane, queue), reached) in queues.zip(progress.of(queues, level)) {
                 let first = self.due(&lane, level, reached).next();
                 left.extend(first.map(|(at, ..)| (queue, level, Some(*at))));
             }
         }
-        progress.looked(lanes, &self.look(), left);
+        progress.record_ready(queues, &self.scan(), left);
     }
 
     /// Claims a ready run for this worker. The first claim records its beginning.
@@ -214,14 +218,12 @@ impl State {
         request.map(|request| request.context.clone()).unwrap_or_default()
     }
 
-    /// An owned run, with all that is needed to continue it after its children.
     pub(super) fn claimed_with_children(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
         let mut claimed = self.claimed(run, identifier)?;
         claimed.run.failed_children = self.failed_children(run);
         Some(claimed)
     }
 
-    /// An owned run, with all that is needed to begin it.
     fn claimed(&self, run: RowKey, identifier: &str) -> Option<ClaimedRun> {
         let row = self.row(run)?;
         let message =
@@ -266,7 +268,6 @@ impl State {
 }
 
 impl WorkingRow {
-    /// The row as a run of the core.
     fn run(&self, identifier: &str) -> Run {
         let source = format!("{}[{identifier}]", self.handler);
         let mut run = Run::new(self.lineage.clone(), self.message_id, source);

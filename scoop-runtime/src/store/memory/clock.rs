@@ -26,7 +26,7 @@ impl Clock {
         truncate_to_micros(self.starts_at.saturating_add(passed))
     }
 
-    /// The same, but later than this: no two operations take place at the same time.
+    /// The time, later than `last`: no two operations have the same time.
     pub(super) fn now_after(&self, last: Option<OffsetDateTime>) -> OffsetDateTime {
         let now = self.now();
         last.map_or(now, |last| now.max(after(last)))
@@ -38,7 +38,6 @@ impl Clock {
     }
 }
 
-/// The time as a database keeps it: in microseconds.
 fn truncate_to_micros(time: OffsetDateTime) -> OffsetDateTime {
     let micros = time.microsecond();
     time.replace_microsecond(micros).unwrap_or(time)

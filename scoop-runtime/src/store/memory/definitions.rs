@@ -7,34 +7,31 @@ use scoop_core::RecordedStep;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{Lane, RowState, WorkingRow};
+use super::row::{ClaimQueue, RowState, WorkingRow};
 use super::state::{RecordedRow, RowKey, State, Worker};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, Lanes, LivingWorker, PublishedDefinition, Refusing, Registered, SetAside, Topology,
+    ClaimQueues, DefinitionStorage, HandOver, HandOverRequest, LivingWorker, NewDefinition, Registered,
+    Topology,
 };
 
 impl Worker {
-    /// The position of this saga in the lists.
     pub(super) fn position(&self, topic: &str, handler: &str) -> Option<usize> {
         self.topics.iter().zip(&self.handlers).position(|(on, own)| on == topic && own == handler)
     }
 }
 
 impl DefinitionStorage for MemoryStore {
-    async fn publish_definitions(
-        &self,
-        definitions: &[PublishedDefinition],
-    ) -> sqlx::Result<Vec<(String, i32)>> {
+    async fn publish_definitions(&self, definitions: &[NewDefinition]) -> sqlx::Result<Vec<(String, i32)>> {
         self.run("publish_definitions", |state| {
-            let number = |definition: &PublishedDefinition| {
+            let number = |definition: &NewDefinition| {
                 let is_same = |it: &RecordedRow| {
                     it.handler == definition.handler && it.fingerprint == definition.fingerprint
                 };
                 let known = state.definitions.iter().position(is_same);
                 let at = known.unwrap_or(state.definitions.len());
                 if known.is_none() {
-                    let PublishedDefinition { handler, fingerprint, steps } = definition;
+                    let NewDefinition { handler, fingerprint, steps } = definition;
                     let (handler, fingerprint, steps) = (handler.clone(), *fingerprint, steps.clone());
                     state.definitions.push(RecordedRow { handler, fingerprint, steps });
                 }
@@ -93,11 +90,11 @@ impl DefinitionStorage for MemoryStore {
         .await
     }
 
-    async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
-        let Refusing { key, reason, definition, or_stuck, only, .. } = refusal;
+    async fn mark_stuck(&self, refusal: HandOverRequest<'_>) -> sqlx::Result<HandOver> {
+        let HandOverRequest { key, reason, definition, or_stuck, only, .. } = refusal;
         self.run("set_aside", |state| {
             let Some(row) = state.claimed_under(key) else {
-                return Ok(SetAside::Void);
+                return Ok(HandOver::Void);
             };
             let (handler, topic) = (row.handler.clone(), row.topic.clone());
             // Each settlement clears the reason. A definition that refused the run before it may continue the run now.
@@ -106,7 +103,7 @@ impl DefinitionStorage for MemoryStore {
             refused_by.push(definition);
             let target = state.newest_definition(&topic, &handler, &refused_by, only);
             if target.is_none() && !or_stuck {
-                return Ok(SetAside::Void);
+                return Ok(HandOver::Void);
             }
             let (now, reason) = (state.now(), reason.replace('\0', ""));
             state.change((key.root, key.id), |row| {
@@ -120,19 +117,17 @@ impl DefinitionStorage for MemoryStore {
             if target.is_none() {
                 state.send_stuck((key.root, key.id));
             }
-            Ok(if target.is_none() { SetAside::Stuck } else { SetAside::HandedOver })
+            Ok(if target.is_none() { HandOver::Stuck } else { HandOver::HandedOver })
         })
         .await
     }
 }
 
-/// The queues as the index of ready runs has them.
-pub(super) fn lanes_of(lanes: &Lanes) -> impl Iterator<Item = Lane> {
-    lanes.each().map(|(topic, handler, lane)| (handler.into(), topic.into(), lane))
+pub(super) fn queues_of(queues: &ClaimQueues) -> impl Iterator<Item = ClaimQueue> {
+    queues.each().map(|(topic, handler, queue)| (handler.into(), topic.into(), queue))
 }
 
 impl State {
-    /// Whether the worker is registered, and knows the current topology.
     pub(super) fn may_claim(&self, worker: Uuid, topology: i64) -> bool {
         self.workers.get(&worker).is_some_and(|worker| worker.topology == topology)
     }
@@ -178,7 +173,7 @@ impl State {
             self.change(run, |row| (row.reserved_for, row.refused_by) = (0, vec![]));
         }
         let stuck = self.stuck.iter().filter_map(|(_, id, root)| self.row((*root, *id)));
-        let stuck = stuck.filter(|row| row.doubts < UNKNOWN_MAX);
+        let stuck = stuck.filter(|row| row.unknown_attempts < UNKNOWN_MAX);
         let stuck = stuck.filter(|row| handlers.iter().any(|own| **own == *row.handler));
         let stuck: Vec<RowKey> = stuck.map(|row| (row.root(), row.id())).collect();
         let now = self.now();

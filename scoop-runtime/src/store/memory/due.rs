@@ -5,11 +5,11 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::definitions::lanes_of;
+use super::definitions::queues_of;
 use super::row::WorkingRow;
 use super::state::State;
 use crate::store::{
-    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, OverdueRun, ParentRef, QueueCursors, Suspect,
+    ClaimKey, ClaimQueues, DueStorage, GiveUpReasons, NextDue, OverdueRun, ParentRef, QueueCursors, Suspect,
     SuspectClaim,
 };
 use crate::util::when::Now;
@@ -17,19 +17,19 @@ use crate::util::when::Now;
 impl DueStorage for MemoryStore {
     async fn next_due(
         &self,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         worker: Uuid,
         suspects: SuspectClaim,
         progress: &QueueCursors,
-    ) -> sqlx::Result<Due> {
+    ) -> sqlx::Result<NextDue> {
         self.run("due", |state| {
-            let reached = Priority::ALL.map(|level| (level, progress.of(lanes, level)));
-            let ready = lanes_of(lanes).enumerate().filter_map(|(at, lane)| {
+            let reached = Priority::ALL.map(|level| (level, progress.of(queues, level)));
+            let ready = queues_of(queues).enumerate().filter_map(|(at, lane)| {
                 let first =
                     |(level, reached): &(_, Vec<_>)| state.ready_since(&lane, *level, reached[at]).next();
                 reached.iter().filter_map(first).map(|(at, ..)| *at).min()
             });
-            let suspect = state.suspect(lanes).filter(|_| suspects == SuspectClaim::Allowed);
+            let suspect = state.suspect(queues).filter(|_| suspects == SuspectClaim::Allowed);
             let overdue = state.overdue.first().map(|(at, _)| *at);
             let of_runs = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue);
             let first = of_runs.min();
@@ -71,7 +71,7 @@ impl DueStorage for MemoryStore {
             let overdue = state.abandoned().filter(is_overdue).filter_map(|row| {
                 let mut definitions = state.definitions.iter().rev();
                 let definition = definitions.find(|definition| *definition.handler == *row.handler)?;
-                Some(OverdueRun { run: Suspect::of(row), steps: definition.recorded_steps() })
+                Some(OverdueRun { run: Suspect::of_row(row), steps: definition.recorded_steps() })
             });
             Ok(overdue.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
         })
@@ -84,11 +84,11 @@ impl DueStorage for MemoryStore {
                 (true, _) => Some(0.0),
                 (false, at) => at.map(|at| (at - state.now()).as_seconds_f64()),
             };
-            let held = keys.iter().filter_map(|key| {
+            let claimed = keys.iter().filter_map(|key| {
                 let row = state.row((key.root, key.id)).filter(|row| row.epoch == key.epoch)?;
                 Some((key.id, seconds(row)?))
             });
-            Ok(held.collect())
+            Ok(claimed.collect())
         })
         .await
     }
@@ -105,8 +105,8 @@ impl DueStorage for MemoryStore {
         .await
     }
 
-    async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
-        self.run("is_held", |state| Ok(state.claimed_under(key).is_some())).await
+    async fn is_claimed(&self, key: ClaimKey) -> sqlx::Result<bool> {
+        self.run("is_claimed", |state| Ok(state.claimed_under(key).is_some())).await
     }
 
     async fn now(&self) -> sqlx::Result<Now> {
@@ -128,7 +128,7 @@ impl State {
         let events = row.lineage.ids().iter().flat_map(|id| hierarchy.record.of_run(*id));
         let asked = events.filter(|event| event.kind == EventKind::CancellationRequested);
         let mut asked: Vec<_> = asked.collect();
-        asked.sort_by_key(|event| (event.at, event.place));
+        asked.sort_by_key(|event| (event.at, event.ordinal));
         asked.into_iter().filter_map(|event| event.exception.clone()).collect()
     }
 }

@@ -35,7 +35,7 @@ impl EntityStorage for MemoryStore {
                 decide(stored.map(|it| EntityAtHand::Locked(it.unwrap_or_default())).collect());
             let void = settlements.iter().filter(|settlement| !state.admits(settlement));
             let void: Vec<_> = void.map(Settlement::id).collect();
-            if !void.is_empty() && !is_injected(Bug::KeepVoidDecisions) {
+            if !void.is_empty() && !is_injected(Bug::StoreVoidDecisions) {
                 return Ok(DecisionsSettled::Void(void));
             }
             let settled: BTreeMap<(Uuid, i64), SettleResult> = state.settle_all(identifier, &settlements)?;
@@ -53,7 +53,7 @@ impl EntityStorage for MemoryStore {
                 state.entities.entry(entity).or_default().events.push(event);
             }
             for settlement in &settlements {
-                state.completions.notify(settlement.place().0, RunEnd::Unknown);
+                state.completions.notify(settlement.lock_order().0, RunEnd::Unknown);
             }
             Ok(DecisionsSettled::All(settled))
         })

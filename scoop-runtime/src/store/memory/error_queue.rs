@@ -24,7 +24,6 @@ pub(super) struct FailedRun {
     pub(super) run: Uuid,
     pub(super) saga: Arc<str>,
     pub(super) message: Uuid,
-    /// The time of its last event.
     pub(super) at: OffsetDateTime,
     /// The step; none for that of the recorded failure.
     pub(super) step: Option<String>,
@@ -33,7 +32,6 @@ pub(super) struct FailedRun {
 }
 
 impl FailedRun {
-    /// The run of this row, which has failed.
     pub(super) fn new(outcome: FailedOutcome, row: &WorkingRow) -> Self {
         Self {
             outcome,
@@ -61,7 +59,6 @@ impl FailedRun {
 }
 
 impl State {
-    /// Sends the message about a stuck run.
     pub(super) fn send_stuck(&mut self, run: RowKey) {
         let Some(row) = self.row(run) else { return };
         let failed = FailedRun {
@@ -85,9 +82,9 @@ impl State {
         let newest = record.and_then(|record| record.of_run(failed.run).next_back()).map(|event| event.at);
         let event = newest.filter(|_| failed.outcome == FailedOutcome::Stuck).unwrap_or(failed.at);
         let launched = topics.iter().map(|topic| {
-            let place =
+            let text =
                 format!("{topic} {:?} {} {}", failed.outcome, failed.run, event.unix_timestamp_nanos());
-            (topic, Uuid::new_v5(&MESSAGES, place.as_bytes()))
+            (topic, Uuid::new_v5(&MESSAGES, text.as_bytes()))
         });
         let context = Context::default();
         let messages = launched.map(|(topic, id)| RootMessage {
@@ -112,7 +109,7 @@ impl State {
 
     fn failed_payload(&self, failed: &FailedRun) -> Value {
         let record = self.hierarchy(failed.root).map(|hierarchy| &hierarchy.record);
-        let turned =
+        let began_rollback =
             record.and_then(|it| it.of_handler(failed.message, EventKind::RollingBack, &failed.saga));
         let message = record.and_then(|record| record.messages.get(&failed.message));
         let execution = record.and_then(|record| record.start_of(failed.run)?.begins.as_ref());
@@ -120,7 +117,7 @@ impl State {
         let mut document = Failed {
             outcome: failed.outcome,
             saga: failed.saga.to_string(),
-            step: failed.step.clone().or_else(|| turned?.step.clone()),
+            step: failed.step.clone().or_else(|| began_rollback?.step.clone()),
             hierarchy: failed.root.into(),
             run: failed.run.into(),
             topic: message.map(|message| message.topic.to_string()).unwrap_or_default(),
@@ -150,7 +147,6 @@ fn stuck(row: &WorkingRow) -> Failure {
     Failure::new("Stuck", row.reason.as_deref().unwrap_or("stuck"), &row.handler)
 }
 
-/// The message as it is stored, if programs can read that.
 fn storable(failed: &Failed) -> Option<Value> {
     let value = serde_json::to_value(failed).ok()?;
     payload::storable(value, payload::BYTES_MAX_DEFAULT, String::new).ok()

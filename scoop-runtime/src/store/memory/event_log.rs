@@ -16,8 +16,8 @@ use crate::util::ids;
 /// A row of `message_event`.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
-    /// Its place in the order in which all events of the database were written.
-    pub(super) place: u64,
+    /// Its position in the order in which all events of the database were written.
+    pub(super) ordinal: u64,
     pub(super) id: Uuid,
     pub(super) message: Uuid,
     pub(super) kind: EventKind,
@@ -55,7 +55,6 @@ pub(super) struct Message {
     pub(super) payload: Value,
 }
 
-/// A row of `intervention`.
 #[derive(Clone, Debug)]
 pub(super) struct InterventionRow {
     pub(super) id: Uuid,
@@ -94,7 +93,7 @@ impl Event {
     /// An event without the fields that are rarely set.
     pub(super) fn new(kind: EventKind, message: Uuid, lineage: Lineage, at: OffsetDateTime) -> Self {
         Self {
-            place: 0,
+            ordinal: 0,
             id: ids::now_v7(),
             message,
             kind,
@@ -116,7 +115,7 @@ impl Event {
 }
 
 impl InterventionRow {
-    /// Its place in lists: the older one comes first, and of those of one time the one with the lower id.
+    /// Its order in lists: by time, then by id.
     pub(super) fn order(&self) -> (OffsetDateTime, Uuid) {
         (self.at, self.id)
     }
@@ -148,20 +147,17 @@ impl EventLog {
         self.events.push(event);
     }
 
-    /// Records an intervention.
     pub(super) fn intervene(&mut self, done: InterventionRow) {
         let of_run = self.interventions_of.entry(done.run).or_default();
-        let place = of_run.partition_point(|at| self.interventions[*at].order() < done.order());
-        of_run.insert(place, self.interventions.len());
+        let ordinal = of_run.partition_point(|at| self.interventions[*at].order() < done.order());
+        of_run.insert(ordinal, self.interventions.len());
         self.interventions.push(done);
     }
 
-    /// The interventions on a run, oldest first.
     pub(super) fn interventions_of(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &InterventionRow> {
         self.interventions_of.get(&run).into_iter().flatten().map(|at| &self.interventions[*at])
     }
 
-    /// The ids of the runs with interventions.
     pub(super) fn runs_with_interventions(&self) -> Vec<Uuid> {
         self.interventions_of.keys().copied().collect()
     }
@@ -217,7 +213,6 @@ impl EventLog {
         all[start..].iter().map(|at| &self.events[*at])
     }
 
-    /// The newest SUSPENDED of a run.
     pub(super) fn suspended(&self, run: Uuid) -> Option<&Event> {
         self.of_run(run).rev().find(|event| event.kind == EventKind::Suspended)
     }

@@ -5,7 +5,6 @@ pub use self::simulated::FaultLink;
 #[cfg(feature = "simulation")]
 pub(super) use self::simulated::Faults;
 
-/// A link without faults.
 #[cfg(not(feature = "simulation"))]
 #[derive(Clone, Default)]
 pub(super) struct Faults(());
@@ -63,7 +62,6 @@ mod simulated {
         fn heard(&self) -> BoxFuture<'static, u32>;
     }
 
-    /// A link, if there is one.
     #[derive(Clone, Default)]
     pub(in super::super) struct Faults(Option<Arc<dyn FaultLink>>);
 

@@ -57,7 +57,7 @@ impl FreeStorage for MemoryStore {
 
 impl State {
     fn delete_worker(&mut self, worker: Uuid, backoff: Backoff) -> Freed {
-        let owned = if is_injected(Bug::KeepDead) { vec![] } else { self.owned_by(worker) };
+        let owned = if is_injected(Bug::RetainDead) { vec![] } else { self.owned_by(worker) };
         let freed = self.free(worker, owned, WORKER_GONE, backoff);
         let gone = self.workers.remove(&worker);
         let retired = gone.as_ref().map_or_else(Vec::new, |gone| self.retire_gone(&gone.program.service));
@@ -72,13 +72,14 @@ impl State {
         for run in &runs {
             let definition = self.definition_of(worker, *run);
             self.change(*run, |row| {
-                row.doubts = if row.attempts + row.retries > 0 { row.doubts + 1 } else { 1 };
+                row.unknown_attempts =
+                    if row.attempts + row.retries > 0 { row.unknown_attempts + 1 } else { 1 };
                 row.tried(definition, None);
                 row.attempts += 1;
-                if row.doubts < UNKNOWN_MAX {
-                    let pause = match row.doubts {
+                if row.unknown_attempts < UNKNOWN_MAX {
+                    let pause = match row.unknown_attempts {
                         ..2 => Duration::ZERO,
-                        doubts => backoff.pause(doubts - 2).mul_f64(spread(row.id(), doubts)),
+                        lost => backoff.pause(lost - 2).mul_f64(spread(row.id(), lost)),
                     };
                     row.free(now + pause);
                     row.reason = Some(reason.into());
@@ -94,7 +95,6 @@ impl State {
         Freed { runs: runs.len(), stuck, retired: vec![] }
     }
 
-    /// The definition under which a worker continues a run.
     fn definition_of(&self, worker: Uuid, run: RowKey) -> Option<i32> {
         let (worker, row) = (self.workers.get(&worker)?, self.row(run)?);
         let at = worker.handlers.iter().position(|handler| **handler == *row.handler)?;
@@ -103,7 +103,7 @@ impl State {
 }
 
 /// The part of a pause, from 0.5 to 1.5, for this run after so many attempts; as in `run_free.sql`.
-fn spread(run: Uuid, doubts: i32) -> f64 {
-    let place = 9 + usize::try_from(doubts % 7).unwrap_or_default();
-    0.5 + f64::from(run.as_bytes()[place]) / 255.0
+fn spread(run: Uuid, unknown_attempts: i32) -> f64 {
+    let at = 9 + usize::try_from(unknown_attempts % 7).unwrap_or_default();
+    0.5 + f64::from(run.as_bytes()[at]) / 255.0
 }

@@ -41,8 +41,8 @@ pub struct LoggedEvent {
     pub next_step: Option<i32>,
     /// How often the failures of the children had been handled before.
     pub child_failure_handler_iteration: Option<i32>,
-    /// Whether the run goes on anew after it.
-    pub goes_on_anew: bool,
+    /// Whether the run continues as new after it.
+    pub continues_as_new: bool,
     /// The time before which the run does not continue, if the step sleeps.
     pub waits_until: Option<SystemTime>,
     /// The signal that the run awaits after it.
@@ -80,17 +80,15 @@ pub struct WorkingRun {
 }
 
 impl MemoryStore {
-    /// All events, in the order in which they were written.
     pub(crate) fn event_log(&self) -> Vec<LoggedEvent> {
         let state = self.lock();
         let records = state.hierarchies.values().map(|hierarchy| &hierarchy.record);
         let mut events: Vec<_> =
             records.flat_map(|record| record.events.iter().map(move |event| (record, event))).collect();
-        events.sort_unstable_by_key(|(_, event)| event.place);
+        events.sort_unstable_by_key(|(_, event)| event.ordinal);
         events.into_iter().map(|(record, event)| event.logged_event(record)).collect()
     }
 
-    /// The events of one hierarchy, in the order in which they were written.
     pub(crate) fn event_log_of(&self, root: Uuid) -> Vec<LoggedEvent> {
         let state = self.lock();
         let record = state.hierarchy(root).map(|hierarchy| &hierarchy.record);
@@ -100,7 +98,6 @@ impl MemoryStore {
         events.collect()
     }
 
-    /// All unfinished runs.
     pub(crate) fn working_set(&self) -> Vec<WorkingRun> {
         let state = self.lock();
         state
@@ -111,7 +108,6 @@ impl MemoryStore {
             .collect()
     }
 
-    /// Forgets the hierarchies that have ended, and returns their number.
     pub(crate) fn prune_finished(&self) -> usize {
         self.lock().prune_finished()
     }
@@ -194,7 +190,7 @@ impl Event {
             context: self.context.clone(),
             next_step: self.next_step,
             child_failure_handler_iteration: self.handling,
-            goes_on_anew: self.begins.is_some(),
+            continues_as_new: self.begins.is_some(),
             waits_until: self
                 .wait
                 .as_ref()

@@ -17,20 +17,17 @@ use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Wi
 /// The rows of `join_member`.
 #[derive(Default)]
 pub(super) struct JoinMembers {
-    /// In the order of their times.
+    /// Ordered by time.
     waiting: Vec<MemberRow>,
-    /// By the run of the collector.
     joined: BTreeMap<Uuid, JoinedRow>,
 }
 
-/// The row of a message that is joined.
 struct JoinedRow {
     message: Uuid,
     saga: String,
     root: Uuid,
 }
 
-/// The row of a message that waits.
 struct MemberRow {
     run: Uuid,
     saga: String,
@@ -58,7 +55,7 @@ impl JoinStorage for MemoryStore {
         self.run("join", |state| {
             let NewMember { claim, topic, message, key, traceparent } = member;
             if state.claimed_under(*claim).is_none() {
-                return Ok(JoinResult::NotHeld);
+                return Ok(JoinResult::NotClaimed);
             }
             if !state.join_members.has(claim.id) {
                 let now = state.now();
@@ -85,7 +82,7 @@ impl JoinStorage for MemoryStore {
 
     async fn withdraw(&self, _: &JoinSpec, _: &str, run: Uuid) -> sqlx::Result<Withdrawal> {
         self.run("withdraw", |state| {
-            if !is_injected(Bug::KeepWithdrawn) {
+            if !is_injected(Bug::RetainWithdrawn) {
                 state.join_members.waiting.retain(|it| it.run != run);
             }
             Ok(Withdrawal::Done { joined: state.join_members.joined.get(&run).map(|it| it.root) })

@@ -43,7 +43,6 @@ impl<'a> From<&'a NewMessage> for RootMessage<'a> {
 }
 
 impl<'a> RootMessage<'a> {
-    /// A tick of a schedule.
     pub(super) fn tick(tick: &'a TickMessage<'_>) -> sqlx::Result<Self> {
         let payload =
             serde_json::to_value(&tick.payload).map_err(|error| sqlx::Error::Encode(error.into()))?;
@@ -138,7 +137,6 @@ impl State {
         self.insert(row);
     }
 
-    /// Puts a message into its hierarchy.
     pub(super) fn publish(&mut self, root: Uuid, id: Uuid, topic: &str, payload: Value) {
         self.hierarchy_by_id.insert(id, root);
         let message = Message { topic: topic.into(), payload };

@@ -7,8 +7,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::definitions::lanes_of;
-use super::row::{Lane, RowState, WorkingRow};
+use super::definitions::queues_of;
+use super::row::{ClaimQueue, RowState, WorkingRow};
 use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
 use crate::store::limit::{
@@ -51,7 +51,7 @@ impl LimitStorage for MemoryStore {
         self.run("claim_limited", |state| {
             let queue = request.queue;
             let limit = state.limits.iter().find(|limit| limit.of.saga == queue.of.saga);
-            let may_claim = state.may_claim(request.claimer.worker, queue.lanes.topology);
+            let may_claim = state.may_claim(request.claimer.worker, queue.queues.topology);
             let Some(limit) = limit.filter(|_| may_claim).cloned() else {
                 return Ok(LimitedClaim::default());
             };
@@ -76,21 +76,20 @@ impl LimitStorage for MemoryStore {
 }
 
 impl State {
-    /// Claims as many runs as the limits of the saga admit.
     fn claim_of_all(&mut self, limit: &RecordedLimit, request: &LimitedRequest<'_>) -> LimitedClaim {
-        let room = self.usage(limit).room_of_saga(limit);
-        let most = request.slots.min(room);
+        let free = self.usage(limit).capacity_of_saga(limit);
+        let most = request.slots.min(free);
         let runs = match request.suspect {
             Some(_) => self.due_of(request, most),
-            None => self.queue(&request.queue.lanes, most, &BTreeMap::new(), request.cursors),
+            None => self.queue(&request.queue.queues, most, &BTreeMap::new(), request.cursors),
         };
         let claimed: Vec<_> = runs.into_iter().filter_map(|run| self.take_ready(run, request)).collect();
         let mut cursors = request.cursors.clone();
         if request.suspect.is_none() && most > 0 {
-            self.record_look(&request.queue.lanes, &mut cursors);
+            self.record_scan(&request.queue.queues, &mut cursors);
         }
         self.record_begun(limit, [(String::new(), RateChange::begun(claimed.len()))].into());
-        let is_reached = room <= claimed.len();
+        let is_reached = free <= claimed.len();
         LimitedClaim {
             is_full: !is_reached && claimed.len() == request.slots,
             is_reached,
@@ -107,7 +106,7 @@ impl State {
         let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
         let next_page = self.return_parked(limit, request, &mut returned, &mut cursors);
         let page = ReadPage { next: next_page, ..ReadPage::default() };
-        let is_reached = self.usage(limit).room_of_saga(limit) == 0;
+        let is_reached = self.usage(limit).capacity_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, page, ..LimitedClaim::default() };
         while !all.is_reached && all.runs.len() < request.slots {
             let runs = self.due_of(&LimitedRequest { cursors: &cursors, ..*request }, request.slots);
@@ -130,8 +129,8 @@ impl State {
                     continue;
                 }
             }
-            let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
-            let admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            let (before, free) = (all.runs.len(), usage.capacity_of_saga(limit));
+            let admitted = Admitted::divide(candidates, &usage, limit, free.min(request.slots - before));
             let changes = admitted.rate_changes(limit);
             let Admitted { runs, mut over, .. } = admitted;
             over.retain(|(run, _)| !unkeyed.contains(&run.id));
@@ -148,14 +147,14 @@ impl State {
                 all.runs.extend(claimed.map(|claimed| Ok(ClaimedRun { limit_key, ..claimed })));
             }
             self.record_begun(limit, changes);
-            all.is_reached = all.runs.len() - before >= room;
+            all.is_reached = all.runs.len() - before >= free;
             all.is_full = is_full && (has_claimed || has_passed) && !all.is_reached;
             if !all.is_full || !has_passed {
                 break;
             }
         }
         if request.suspect.is_none() && request.slots > 0 && !is_reached {
-            self.record_look(&request.queue.lanes, &mut cursors);
+            self.record_scan(&request.queue.queues, &mut cursors);
         }
         all.cursors = Some(cursors);
         all.opens_in = match limit.rate_by_key() {
@@ -178,12 +177,12 @@ impl State {
         returned: &mut Returned,
         cursors: &mut QueueCursors,
     ) -> Option<String> {
-        let lanes = lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>();
+        let queues = queues_of(&request.queue.queues).collect::<BTreeSet<_>>();
         let now = micros(self.now());
         let FreedKeys { keys, page_from } = request.freed;
         let (mut keys, mut next_page) = (keys.iter().cloned().collect::<BTreeSet<_>>(), None);
         if let Some(from) = page_from {
-            let is_own = |handler: &Arc<str>| lanes.iter().any(|(of, ..)| of == handler);
+            let is_own = |handler: &Arc<str>| queues.iter().any(|(of, ..)| of == handler);
             let parked = self.parked.keys().filter(|(of, key)| is_own(of) && key >= from);
             let mut page: BTreeSet<_> = parked.map(|(_, key)| key.clone()).collect();
             if let Some(next) = page.iter().nth(PAGE_MAX).cloned() {
@@ -205,7 +204,7 @@ impl State {
         returned.add(&returns);
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
             let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
             changes.insert(it.key, change);
         }
@@ -227,10 +226,10 @@ impl State {
         returns: Vec<Return>,
         cursors: &mut QueueCursors,
     ) -> bool {
-        let lanes = lanes_of(&request.queue.lanes).collect::<BTreeSet<_>>();
+        let queues = queues_of(&request.queue.queues).collect::<BTreeSet<_>>();
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&lanes, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
             if runs > 0 {
                 let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
                 changes.insert(it.key, change);
@@ -243,7 +242,6 @@ impl State {
         has_returned
     }
 
-    /// What counts for the limits of a saga and of its keys.
     fn usage(&self, limit: &RecordedLimit) -> Usage {
         let handlers = &limit.of.handlers;
         let running = match limit.concurrency {
@@ -276,10 +274,10 @@ impl State {
             }
             Some(_) => vec![],
             None => {
-                let lanes = &request.queue.lanes;
-                let most_of_all = most.saturating_mul(lanes.len());
-                let mut due = self.queue(lanes, most_of_all, &BTreeMap::new(), request.cursors);
-                due.sort_by_key(|run| self.row(*run).map(|row| (row.queue_time(), row.turn)));
+                let queues = &request.queue.queues;
+                let most_of_all = most.saturating_mul(queues.len());
+                let mut due = self.queue(queues, most_of_all, &BTreeMap::new(), request.cursors);
+                due.sort_by_key(|run| self.row(*run).map(|row| (row.queue_time(), row.order)));
                 due.truncate(most);
                 due
             }
@@ -302,12 +300,11 @@ impl State {
             topic,
             handler,
             payload: message.payload.clone(),
-            held_key: row.held_key().cloned(),
+            serial_key: row.serial_key().cloned(),
             ends_unbegun: row.began_at.is_none() && gives_up,
         })
     }
 
-    /// The runs of these handlers that are in execution.
     fn running(&self, handlers: &[String]) -> impl Iterator<Item = &WorkingRow> {
         let rows = self.owned().filter_map(|run| self.row(run));
         rows.filter(|row| {
@@ -315,23 +312,20 @@ impl State {
         })
     }
 
-    /// How many runs of these handlers are in execution.
     pub(super) fn running_of(&self, handlers: &[String]) -> usize {
         self.running(handlers).count()
     }
 
-    /// The runs that count for the concurrency of a saga.
     fn counted<'a>(&'a self, limit: &'a RecordedLimit) -> Box<dyn Iterator<Item = &'a WorkingRow> + 'a> {
         let handlers = &limit.of.handlers;
-        if !limit.serial || is_injected(Bug::YieldTurn) {
+        if !limit.serial || is_injected(Bug::YieldOrder) {
             return Box::new(self.running(handlers));
         }
         let rows = self.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
         let is_of = move |row: &&WorkingRow| handlers.iter().any(|handler| **handler == *row.handler);
-        Box::new(rows.filter(is_of).filter(|row| row.held_key().is_some()))
+        Box::new(rows.filter(is_of).filter(|row| row.serial_key().is_some()))
     }
 
-    /// How many runs count by key.
     fn counted_by_key(&self, limit: &RecordedLimit) -> BTreeMap<String, i64> {
         let mut counts = BTreeMap::new();
         for key in self.counted(limit).filter_map(|row| row.limit_key.clone()) {
@@ -340,7 +334,6 @@ impl State {
         counts
     }
 
-    /// The limit of a handler.
     pub(super) fn limit_of(&self, handler: &str) -> Option<&RecordedLimit> {
         self.limits.iter().find(|it| it.of.handlers.iter().any(|name| name == handler))
     }
@@ -359,15 +352,15 @@ impl State {
     /// Returns so many parked runs of a key to their queues, these, and lowers the positions to them. Returns how many there were.
     fn unpark(
         &mut self,
-        lanes: &BTreeSet<Lane>,
+        queues: &BTreeSet<ClaimQueue>,
         key: &str,
         places: usize,
         cursors: &mut QueueCursors,
     ) -> usize {
         let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
-        let is_claimed = |row: &WorkingRow| lanes.contains(&row.lane());
-        let of_lanes = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
-        let mut runs: Vec<_> = of_key.filter(of_lanes).copied().collect();
+        let is_claimed = |row: &WorkingRow| queues.contains(&row.lane());
+        let is_in_queues = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
+        let mut runs: Vec<_> = of_key.filter(is_in_queues).copied().collect();
         runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));
         runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });
         self.return_runs(&runs);
@@ -388,7 +381,6 @@ impl State {
         }
     }
 
-    /// Returns all parked runs of these handlers to their queues.
     fn unpark_all(&mut self, handlers: &[String]) {
         let parked =
             self.parked.iter().filter(|((of, _), _)| handlers.iter().any(|handler| **handler == **of));
@@ -404,7 +396,6 @@ impl State {
         }
     }
 
-    /// Claims a run for this worker if it is ready and due.
     fn take_ready(&mut self, run: RowKey, request: &LimitedRequest<'_>) -> Option<ClaimedRun> {
         self.row(run).filter(|row| self.is_due(row))?;
         self.take(run, request.claimer.worker, &request.claimer.identifier.into())

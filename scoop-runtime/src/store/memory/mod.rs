@@ -53,7 +53,6 @@ pub(crate) struct MemoryStore {
     link: Faults,
 }
 
-/// The state that all processes share.
 struct Database {
     state: Mutex<State>,
     clock: Clock,
@@ -61,16 +60,14 @@ struct Database {
 }
 
 impl MemoryStore {
-    /// Whether the other one is of the same database.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.database, &other.database)
     }
 
-    /// An empty database, whose clock starts at this time.
     pub(crate) fn new(starts_at: ::time::OffsetDateTime) -> Self {
         let (state, clock) = (State::default(), Clock::new(starts_at));
-        let waiters = state.completions.clone();
-        let database = Database { state: Mutex::new(state), clock, completions: waiters };
+        let completions = state.completions.clone();
+        let database = Database { state: Mutex::new(state), clock, completions };
         Self { database: Arc::new(database), process: 0, link: Faults::default() }
     }
 
@@ -89,7 +86,7 @@ impl MemoryStore {
     ) -> sqlx::Result<T> {
         self.link.before(operation).await?;
         let answer = self.at_once(carry_out);
-        self.link.after(operation).await.inspect_err(crate::util::patience::note)?;
+        self.link.after(operation).await.inspect_err(crate::util::retries::note)?;
         answer
     }
 
@@ -105,12 +102,10 @@ impl MemoryStore {
         self.database.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The clients that wait for the end of a hierarchy.
     pub(crate) fn completions(&self) -> &Completions {
         &self.database.completions
     }
 
-    /// The time of its clock.
     pub(crate) fn time(&self) -> ::time::OffsetDateTime {
         self.database.clock.now()
     }

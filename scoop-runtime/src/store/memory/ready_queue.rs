@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::state::RowKey;
 
-/// A ready run: since when it is ready, its turn among those that are since then, and its key.
+/// A ready run: the time from which it is ready, its order among those of that time, and its key.
 pub(super) type ReadyRun = (OffsetDateTime, u64, RowKey);
 
 /// The ready runs of one queue. Those of each priority are in the order in which they became ready.
@@ -32,12 +32,10 @@ impl ReadyQueue {
         self.0.is_empty()
     }
 
-    /// The runs with this priority.
     pub(super) fn level(&self, priority: Priority) -> impl Iterator<Item = &ReadyRun> {
         self.0.get(&priority).into_iter().flatten()
     }
 
-    /// All runs, with their priorities.
     pub(super) fn all(&self) -> impl Iterator<Item = (Priority, &ReadyRun)> {
         self.0.iter().flat_map(|(priority, level)| level.iter().map(|run| (*priority, run)))
     }

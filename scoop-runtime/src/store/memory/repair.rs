@@ -15,7 +15,7 @@ use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     InterventionSubject, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget, Requester,
 };
-use crate::tree::Extent;
+use crate::tree::TreeBounds;
 use crate::util::format::system_time;
 
 impl RepairStorage for MemoryStore {
@@ -31,7 +31,7 @@ impl RepairStorage for MemoryStore {
         &self,
         root: Uuid,
         runs: Option<&[Uuid]>,
-        extent: Extent,
+        extent: TreeBounds,
     ) -> sqlx::Result<Vec<(Intervention, usize)>> {
         self.run("interventions_of", |state| {
             let mut read = vec![];
@@ -79,7 +79,6 @@ impl State {
         Ok(RepairResult { handlers: ready.map(|run| run.handler).collect(), parent })
     }
 
-    /// Gives a stuck run another chance.
     fn give_a_chance(&mut self, target: &RequestTarget, requester: Requester<'_>) -> Option<RepairResult> {
         let (now, run) = (self.now(), (target.lineage.root_id(), target.lineage.id()));
         if requester.asked.is_dry_run {
@@ -88,7 +87,7 @@ impl State {
         let row = self.change(run, |row| {
             row.retry(now);
             (row.reason, row.reserved_for, row.refused_by) = (None, 0, vec![]);
-            row.doubts = row.doubts.min(UNKNOWN_MAX - 3);
+            row.unknown_attempts = row.unknown_attempts.min(UNKNOWN_MAX - 3);
         })?;
         let handler = row.handler.to_string();
         self.mark_unawaited(&handler);
@@ -101,7 +100,6 @@ impl State {
         Some(RepairResult { handlers: vec![handler], parent: None })
     }
 
-    /// Records an intervention.
     fn intervene(&mut self, subject: InterventionSubject<'_>, requester: Requester<'_>, at: OffsetDateTime) {
         let InterventionSubject { target, handler, kind, decision } = subject;
         self.requests.insert(requester.asked.id);
@@ -146,7 +144,7 @@ impl State {
 impl State {}
 
 impl WorkingRow {
-    /// Has it go on after the decision of an operator.
+    /// Continues it after the decision of an operator.
     fn repair(&mut self, repaired: &RepairedRun, now: OffsetDateTime) {
         self.free(now);
         (self.state, self.rollback_requested) = (repaired.state, repaired.rollback_requested);
@@ -195,11 +193,11 @@ impl EventLog {
         sent.any(|sent| match sent.kind {
             EventKind::Emitted => {
                 let topic = self.topic_of(sent.message);
-                let mut listened = topology.iter().filter(|listed| {
+                let mut subscribed = topology.iter().filter(|listed| {
                     let ended = listed.dropped || listed.until.is_some_and(|until| until <= sent.at);
                     listed.topic == topic && listed.since <= sent.at && !ended
                 });
-                listened.any(|it| self.of_handler(sent.message, EventKind::Seen, &it.handler).is_none())
+                subscribed.any(|it| self.of_handler(sent.message, EventKind::Seen, &it.handler).is_none())
             }
             EventKind::RollbackEmitted => self.of_message(sent.message, EventKind::Seen).any(|seen| {
                 let handler = seen.handler.as_deref().unwrap_or_default();
@@ -209,7 +207,6 @@ impl EventLog {
         })
     }
 
-    /// Whether the parent run launched this message during its rollback.
     fn compensates(&self, message: Uuid) -> bool {
         let emitted = self.of_message(message, EventKind::Emitted).next();
         emitted.is_some_and(|emitted| self.is_of_rollback(emitted))
@@ -218,8 +215,8 @@ impl EventLog {
     /// Whether this event of a run is of its rollback.
     fn is_of_rollback(&self, event: &Event) -> bool {
         let mut of_run = self.of_run(event.lineage.id());
-        let turned = of_run.find(|it| it.kind == EventKind::RollingBack && it.handler == event.handler);
-        turned.is_some_and(|turned| event.at > turned.at)
+        let began = of_run.find(|it| it.kind == EventKind::RollingBack && it.handler == event.handler);
+        began.is_some_and(|began| event.at > began.at)
     }
 }
 
@@ -256,7 +253,7 @@ impl Hierarchy {
             handling: row.handler_iteration.map(unsigned),
             context: Some(row.context.clone()),
             compensates: record.compensates(row.message_id),
-            part_is_done: suspended.is_some_and(|it| it.step.is_some() && it.step == row.step),
+            is_part_complete: suspended.is_some_and(|it| it.step.is_some() && it.step == row.step),
             leaves_behind: gave_up && suspended.is_some_and(|it| record.leaves_behind(it, topology)),
         }
     }

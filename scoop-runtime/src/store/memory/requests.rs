@@ -13,7 +13,7 @@ use super::state::{Hierarchy, State, after, micros};
 use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::format::system_time;
 use crate::util::name::RUNS_NAMED;
-use crate::{CancellationRequest, Named, RunId};
+use crate::{CancellationRequest, IdObject, RunId};
 
 impl RequestStorage for MemoryStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
@@ -35,7 +35,7 @@ impl RequestStorage for MemoryStore {
         .await
     }
 
-    async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    async fn named(&self, id: Uuid) -> sqlx::Result<Option<IdObject>> {
         self.run("named", |state| {
             let named = state.hierarchy_of(id).and_then(|hierarchy| hierarchy.named(id));
             Ok(named.or_else(|| state.hierarchy(id)?.named(id)))
@@ -195,13 +195,12 @@ impl State {
 }
 
 impl Hierarchy {
-    /// The thing that this id names here, if any.
-    fn named(&self, id: Uuid) -> Option<Named> {
+    fn named(&self, id: Uuid) -> Option<IdObject> {
         let record = &self.record;
         let launched = record.of_message(id, EventKind::Emitted).next();
         if let Some(message) = launched {
             let hierarchy = message.lineage.root_id().into();
-            return Some(Named::Message { hierarchy, runs: self.handling(id) });
+            return Some(IdObject::Message { hierarchy, runs: self.handling(id) });
         }
         let begun = record.of_run(id).find(|event| match event.kind {
             EventKind::Seen => true,
@@ -209,18 +208,17 @@ impl Hierarchy {
             _ => false,
         });
         let of_run = |lineage: &Lineage, handler: &str| {
-            Some(Named::Run { hierarchy: lineage.root_id().into(), handler: handler.to_owned() })
+            Some(IdObject::Run { hierarchy: lineage.root_id().into(), handler: handler.to_owned() })
         };
         match begun {
             Some(event) if event.kind == EventKind::Seen => {
                 of_run(&event.lineage, event.handler.as_deref().unwrap_or_default())
             }
-            Some(event) => Some(Named::Hierarchy { runs: self.handling(event.message) }),
+            Some(event) => Some(IdObject::Hierarchy { runs: self.handling(event.message) }),
             None => self.rows.get(&id).and_then(|row| of_run(&row.lineage, &row.handler)),
         }
     }
 
-    /// Some of the runs that handle a message, by saga.
     fn handling(&self, message: Uuid) -> Vec<(RunId, String)> {
         let seen = self.record.of_message(message, EventKind::Seen);
         let seen = seen.map(|seen| (seen.handler.clone().unwrap_or_default(), seen.lineage.id()));
@@ -253,8 +251,8 @@ impl Hierarchy {
             return Some(RollbackStart::NoHandlers);
         }
         let rollback_requested = record.of_message(message, EventKind::RollbackEmitted).next().is_some();
-        let turned_back = rollback_requested || handled.iter().all(|seen| turned_back(record, seen));
-        match (turned_back, failed.iter().any(|row| own(row))) {
+        let began_rollback = rollback_requested || handled.iter().all(|seen| began_rollback(record, seen));
+        match (began_rollback, failed.iter().any(|row| own(row))) {
             (true, false) => Some(RollbackStart::RolledBack),
             (true, true) => Some(RollbackStart::FailedBefore),
             (false, _) if failed.iter().any(|row| own(row) || below(row)) => {
@@ -265,7 +263,7 @@ impl Hierarchy {
     }
 }
 
-fn turned_back(record: &EventLog, seen: &Event) -> bool {
+fn began_rollback(record: &EventLog, seen: &Event) -> bool {
     let handler = seen.handler.as_deref().unwrap_or_default();
     record.of_handler(seen.message, EventKind::RollingBack, handler).is_some()
 }

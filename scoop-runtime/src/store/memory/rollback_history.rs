@@ -132,10 +132,8 @@ impl HistoryStorage for MemoryStore {
     }
 }
 
-/// A message that was launched, or that has a rollback request.
 struct Launched<'a> {
     event: &'a Event,
-    /// Whether a failure of its handlers has been handled.
     handled: bool,
 }
 
@@ -146,13 +144,13 @@ impl State {
         let Launched { event: launched, handled } = launched;
         let topic = record.topic_of(launched.message);
         let is_new = launched.kind == EventKind::Emitted;
-        let listened = self.topology.iter().filter(|listed| {
+        let subscribed = self.topology.iter().filter(|listed| {
             let until = listed.until.is_none_or(|until| until > launched.at);
             is_new && listed.topic == topic && listed.since <= launched.at && until
         });
         let seen =
             record.of_message(launched.message, EventKind::Seen).filter_map(|seen| seen.handler.clone());
-        let mut handlers: Vec<_> = listened.map(|listed| listed.handler.clone()).chain(seen).collect();
+        let mut handlers: Vec<_> = subscribed.map(|listed| listed.handler.clone()).chain(seen).collect();
         handlers.sort();
         handlers.dedup();
         let payload = || record.messages.get(&launched.message).map(|message| message.payload.clone());
@@ -250,7 +248,7 @@ impl EventLog {
             iteration: 0,
             handler_iteration: newest.handling.and_then(|count| u32::try_from(count).ok()),
         };
-        let any_part_done = suspended().find(|event| event.handling.is_none()).is_some_and(is_part);
+        let has_begun = suspended().find(|event| event.handling.is_none()).is_some_and(is_part);
         // A part that an operator has skipped names no window; then the one before does.
         let marked = suspended().take_while(|event| is_part(event)).find_map(|event| event.jump.as_deref());
         let window = marked.map(Window::read).transpose().map_err(unreadable)?;
@@ -270,7 +268,7 @@ impl EventLog {
         let outputs = self.values.get(&run).filter(|_| whole && execution.is_none());
         let outputs = outputs.cloned().unwrap_or_default();
         Ok(RollbackHistory {
-            progress: RollbackProgress { last: Some(last), any_part_done },
+            progress: RollbackProgress { last: Some(last), has_begun },
             window,
             entries,
             outputs,

@@ -50,7 +50,7 @@ pub(super) struct WorkingRow {
     pub(super) retries: i32,
     pub(super) tried_under: Vec<i32>,
     /// Attempts in a row whose outcome is unknown, if the reason says so.
-    pub(super) doubts: i32,
+    pub(super) unknown_attempts: i32,
     pub(super) reason: Option<String>,
     /// The one definition under which it continues; 0 for the current one.
     pub(super) reserved_for: i32,
@@ -74,7 +74,7 @@ pub(super) struct WorkingRow {
     /// Its `ready_at` before it was parked.
     pub(super) parked_since: Option<OffsetDateTime>,
     /// Orders runs that are ready since the same moment: the first to become ready is claimed first.
-    pub(super) turn: u64,
+    pub(super) order: u64,
 }
 
 /// What became of a run that has ended.
@@ -93,15 +93,14 @@ pub enum RunOutcome {
 #[derive(Clone, Debug)]
 pub(super) struct EndedRow {
     pub(super) outcome: RunOutcome,
-    /// What it was in the end.
     pub(super) last: WorkingRow,
 }
 
-/// The place of a row in the indices, apart from its id.
+/// The entry of a row in the indices, apart from its id.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum IndexKey {
     /// With its priority, whether it is a suspect, and what it waits for in another index.
-    Ready(OffsetDateTime, u64, Priority, bool, Option<Held>),
+    Ready(OffsetDateTime, u64, Priority, bool, Option<Need>),
     Running(Option<Uuid>),
     /// With the time at which it has to give up, unless it does already.
     Waiting(Option<OffsetDateTime>),
@@ -112,12 +111,11 @@ pub(super) enum IndexKey {
 
 /// What a ready run waits for that is not due.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Held {
-    /// A signal.
+pub(super) enum Need {
     Signal(SignalKey),
-    /// A strategy.
+    /// A strategy decides about the children.
     Children,
-    /// A place of this key, since that time.
+    /// The limit of this key, since that time.
     Parked(String, OffsetDateTime),
 }
 
@@ -164,7 +162,7 @@ impl WorkingRow {
             attempts: 0,
             retries: 0,
             tried_under: vec![],
-            doubts: 0,
+            unknown_attempts: 0,
             reason: None,
             reserved_for: 0,
             refused_by: vec![],
@@ -177,7 +175,7 @@ impl WorkingRow {
             payload_of: None,
             limit_key: None,
             parked_since: None,
-            turn: 0,
+            order: 0,
         }
     }
 
@@ -194,31 +192,29 @@ impl WorkingRow {
     }
 
     /// The key under which it was claimed the last time, as in `scoop.held_key`.
-    pub(super) fn held_key(&self) -> Option<&String> {
-        let is_held = match self.state {
+    pub(super) fn serial_key(&self) -> Option<&String> {
+        let is_claimed = match self.state {
             RowState::Ready => self.parked_since.is_none(),
             state => state != RowState::Ended,
         };
-        self.limit_key.as_ref().filter(|_| is_held)
+        self.limit_key.as_ref().filter(|_| is_claimed)
     }
 
-    /// Its priority in its queue.
     pub(super) fn priority(&self) -> Priority {
         Priority::of(&self.context)
     }
 
-    /// The queue that it is in while it is ready.
-    pub(super) fn lane(&self) -> Lane {
+    pub(super) fn queue(&self) -> ClaimQueue {
         (self.handler.clone(), self.topic.clone(), self.reserved_for)
     }
 
     pub(super) fn index_key(&self) -> IndexKey {
         match self.state {
             RowState::Ready => {
-                let parked = || Some(Held::Parked(self.limit_key.clone()?, self.parked_since?));
-                let children = || self.children_max.map(|_| Held::Children);
-                let held = self.signal.clone().map(Held::Signal).or_else(parked).or_else(children);
-                IndexKey::Ready(self.ready_at, self.turn, self.priority(), self.is_suspect(), held)
+                let parked = || Some(Need::Parked(self.limit_key.clone()?, self.parked_since?));
+                let children = || self.children_max.map(|_| Need::Children);
+                let waits_for = self.signal.clone().map(Need::Signal).or_else(parked).or_else(children);
+                IndexKey::Ready(self.ready_at, self.order, self.priority(), self.is_suspect(), waits_for)
             }
             RowState::Running => IndexKey::Running(self.owner),
             RowState::Waiting => IndexKey::Waiting(self.give_up_at.filter(|_| !self.giving_up)),
@@ -235,7 +231,6 @@ impl WorkingRow {
         epoch && self.state == RowState::Running
     }
 
-    /// Whether it has to give up by now.
     pub(super) fn is_overdue(&self, now: OffsetDateTime) -> bool {
         (self.giving_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
     }
@@ -261,14 +256,13 @@ impl WorkingRow {
         self.priority().queue_time(self.due_at())
     }
 
-    /// Whether it goes on without an operator.
     pub(super) fn goes_on(&self) -> bool {
         self.state != RowState::Failed
     }
 
     /// Whether it may be what ends its workers; see `scoop.is_suspect` in the migrations.
     pub(super) fn is_suspect(&self) -> bool {
-        self.doubts >= 2 && self.attempts + self.retries > 0
+        self.unknown_attempts >= 2 && self.attempts + self.retries > 0
     }
 
     /// Whether it has not begun, be it for the first time or again.
@@ -309,7 +303,7 @@ impl WorkingRow {
 }
 
 /// The same, and the definition that runs are reserved for.
-pub(super) type Lane = (Arc<str>, Arc<str>, i32);
+pub(super) type ClaimQueue = (Arc<str>, Arc<str>, i32);
 
 impl WorkingRow {
     /// Whether a cancellation makes it give up: it does not yet, and is no part of a rollback.

@@ -9,37 +9,37 @@ use super::row::RowState;
 use super::state::{ScheduleRow, State};
 use crate::saga::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
-    Advanced, Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage,
-    TickMessage,
+    Advanced, Awaited, DueSchedule, FireResult, RequestKey, ScheduleRegistration, ScheduleStorage,
+    SubscriptionKeys, TickMessage,
 };
 use scoop_core::{Missed, Overlap};
 
 impl ScheduleStorage for MemoryStore {
     async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> sqlx::Result<()> {
         self.run("publish_schedules", |state| {
-            schedules.iter().for_each(|published| state.list_schedule(published));
+            schedules.iter().for_each(|registered| state.list_schedule(registered));
             Ok(())
         })
         .await
     }
 
-    async fn schedule_next_due(&self, pairs: Pairs<'_>) -> sqlx::Result<Awaited> {
+    async fn schedule_next_due(&self, keys: SubscriptionKeys<'_>) -> sqlx::Result<Awaited> {
         self.run("schedule_next_due", |state| {
-            let next = own(pairs).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
-            let unlisted = own(pairs).filter(|pair| !state.schedules.contains_key(pair));
+            let next = own(keys).filter_map(|pair| state.schedules.get(&pair)?.next_at).min();
+            let unlisted = own(keys).filter(|pair| !state.schedules.contains_key(pair));
             let unlisted = unlisted.map(|(_, handler)| handler).collect();
             Ok(Awaited { seconds: next.map(|at| (at - state.now()).as_seconds_f64()), unlisted })
         })
         .await
     }
 
-    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<FireResult> {
+    async fn fire_schedule(&self, keys: SubscriptionKeys<'_>) -> sqlx::Result<FireResult> {
         self.run("fire_schedule", |state| {
             let now = state.now();
             let due = |pair: &(String, String)| {
                 state.schedules.get(pair).and_then(|it| it.next_at).is_some_and(|at| at <= now)
             };
-            let Some(pair) = own(pairs).find(due) else {
+            let Some(pair) = own(keys).find(due) else {
                 return Ok(FireResult::Nothing);
             };
             let Some(taken) = state.schedules.get(&pair).and_then(|it| it.taken(&pair.0, &pair.1, now))
@@ -93,20 +93,20 @@ impl ScheduleStorage for MemoryStore {
     }
 }
 
-fn own<'a>((topics, handlers): Pairs<'a>) -> impl Iterator<Item = (String, String)> + use<'a> {
+fn own<'a>((topics, handlers): SubscriptionKeys<'a>) -> impl Iterator<Item = (String, String)> + use<'a> {
     topics.iter().cloned().zip(handlers.iter().cloned())
 }
 
 impl State {
-    /// An unchanged schedule keeps its next time; one that changed begins anew.
-    fn list_schedule(&mut self, published: &ScheduleRegistration<'_>) {
-        let pair = (published.topic.to_owned(), published.handler.to_owned());
+    /// An unchanged schedule keeps its next time; a changed one starts again.
+    fn list_schedule(&mut self, registered: &ScheduleRegistration<'_>) {
+        let pair = (registered.topic.to_owned(), registered.handler.to_owned());
         let fresh = ScheduleRow {
-            every_ms: published.every_ms,
-            cron: published.cron.zip(published.zone).map(|(cron, zone)| (cron.to_owned(), zone.to_owned())),
-            missed: published.missed,
-            overlap: published.overlap,
-            next_at: published.next_at,
+            every_ms: registered.every_ms,
+            cron: registered.cron.zip(registered.zone).map(|(cron, zone)| (cron.to_owned(), zone.to_owned())),
+            missed: registered.missed,
+            overlap: registered.overlap,
+            next_at: registered.next_at,
             run_count: 0,
             last_root: None,
         };

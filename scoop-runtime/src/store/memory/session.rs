@@ -36,7 +36,6 @@ impl MemoryStore {
         Ok((session, started_at, retired))
     }
 
-    /// Ends all sessions of this process.
     #[cfg(feature = "simulation")]
     pub(crate) fn cut(&self) {
         self.at_once(|state| {

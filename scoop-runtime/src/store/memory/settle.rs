@@ -32,20 +32,16 @@ impl SettleStorage for MemoryStore {
 struct SettleStep<'a> {
     settlement: &'a Settlement,
     identifier: &'a Arc<str>,
-    held: WorkingRow,
+    before: WorkingRow,
     last_event: OffsetDateTime,
-    /// The context of the run from now on.
     knows: Context,
     /// It belongs to a rollback.
     undoing: bool,
-    /// The handlers that have a new run.
     started: BTreeSet<String>,
-    /// Whether it has children to wait for.
     waits: bool,
 }
 
 impl SettleStep<'_> {
-    /// What becomes of a run that ends.
     fn outcome(&self) -> RunOutcome {
         match self.settlement {
             Settlement { rolling_back: true, .. } => RunOutcome::RolledBack,
@@ -55,7 +51,6 @@ impl SettleStep<'_> {
 }
 
 impl WorkingRow {
-    /// What a run is in the end.
     fn ends_as(&mut self, step: &SettleStep<'_>) {
         self.failure.clone_from(&step.settlement.failure);
         self.context = step.knows.clone();
@@ -64,10 +59,9 @@ impl WorkingRow {
 }
 
 impl WorkingRow {
-    /// What a run is whose rollback has failed.
     fn fails_as(&mut self, step: &SettleStep<'_>, now: OffsetDateTime) {
         let SettleStep { settlement, knows, .. } = step;
-        let turned = settlement.turns_back.then_some(now);
+        let began_rollback = settlement.begins_rollback.then_some(now);
         (self.state, self.owner, self.ready_at) = (RowState::Failed, None, step.last_event);
         self.epoch += 1;
         self.step.clone_from(&settlement.step);
@@ -80,7 +74,7 @@ impl WorkingRow {
         self.rollback_failure.clone_from(&settlement.rollback_failure);
         self.context = knows.clone();
         (self.giving_up, self.give_up_at) = (false, None);
-        self.rollback_since = turned.or(self.rollback_since);
+        self.rollback_since = began_rollback.or(self.rollback_since);
         self.last_event_at = step.last_event;
         (self.execution, self.execution_since, self.payload_of) = (0, None, None);
         (self.attempts, self.retries, self.reason) = (0, 0, None);
@@ -111,24 +105,26 @@ impl State {
 
     /// Whether a settlement applies: its claim holds, and its run has not to give up.
     pub(super) fn admits(&self, settlement: &Settlement) -> bool {
-        let held = self.claimed_under(ClaimKey {
+        let before = self.claimed_under(ClaimKey {
             root: settlement.root,
             id: settlement.id,
             epoch: settlement.epoch,
         });
-        held.is_some_and(|held| !(settlement.may_give_up && held.is_overdue(self.now())))
+        before.is_some_and(|before| !(settlement.may_give_up && before.is_overdue(self.now())))
     }
 
     /// Why the unique indices of the tables would refuse a settlement that still holds.
     fn refuses(&self, settlement: &Settlement) -> Option<String> {
-        let held = self.claimed_under(ClaimKey {
+        let before = self.claimed_under(ClaimKey {
             root: settlement.root,
             id: settlement.id,
             epoch: settlement.epoch,
         })?;
         let record = &self.hierarchy(settlement.root)?.record;
-        let written =
-            settlement.events.iter().filter_map(|event| event.to_event(held, settlement, held.last_event_at));
+        let written = settlement
+            .events
+            .iter()
+            .filter_map(|event| event.to_event(before, settlement, before.last_event_at));
         let mut written = written.filter(|event| event.kind != EventKind::RollbackEmitted);
         let second = written.find(|event| !record.admits(event));
         second.map(|event| format!("there is a {} of run {} already", event.kind.as_str(), event.lineage))
@@ -137,8 +133,8 @@ impl State {
     /// The refusal of a settlement that still holds, and launches a message that requires a handler without any.
     fn lacks_handler(&self, settlement: &Settlement) -> Option<Unhandled> {
         let key = ClaimKey { root: settlement.root, id: settlement.id, epoch: settlement.epoch };
-        let held = self.claimed_under(key)?;
-        if settlement.may_give_up && held.is_overdue(self.now()) {
+        let before = self.claimed_under(key)?;
+        if settlement.may_give_up && before.is_overdue(self.now()) {
             return None;
         }
         let required = settlement.emissions.iter().filter(|emission| emission.required.is_some());
@@ -151,15 +147,15 @@ impl State {
         if !self.admits(settlement) {
             return None;
         }
-        let (now, held) = (self.now(), self.claimed_under(key)?.clone());
+        let (now, before) = (self.now(), self.claimed_under(key)?.clone());
         let count = i64::try_from(settlement.event_count).unwrap_or(i64::MAX);
         let mut step = SettleStep {
             settlement,
             identifier,
-            last_event: later(now, held.last_event_at) + Duration::microseconds(count),
-            knows: settlement.context.clone().unwrap_or_else(|| held.context.clone()),
-            undoing: settlement.turns_back || held.rollback_since.is_some(),
-            held,
+            last_event: later(now, before.last_event_at) + Duration::microseconds(count),
+            knows: settlement.context.clone().unwrap_or_else(|| before.context.clone()),
+            undoing: settlement.begins_rollback || before.rollback_since.is_some(),
+            before,
             started: BTreeSet::new(),
             waits: false,
         };
@@ -172,17 +168,18 @@ impl State {
         for sent in &settlement.signals {
             self.insert_signal(&sent.signal());
         }
-        if let Some(anew) = &settlement.anew {
-            let topic = step.held.topic.clone();
-            self.publish(settlement.root, anew.message, &topic, anew.payload.clone());
+        if let Some(as_new) = &settlement.as_new {
+            let topic = step.before.topic.clone();
+            self.publish(settlement.root, as_new.message, &topic, as_new.payload.clone());
         }
         let settled = self.update_row(&step);
         self.write(&step);
         if let Some(forgets) = settlement.forgets {
             self.clear_failed_children(&step, forgets);
         }
-        if let Some(outcome) = settlement.failed.filter(|outcome| reports(settlement, &step.held, *outcome)) {
-            let mut failed = FailedRun::new(outcome, &step.held);
+        if let Some(outcome) = settlement.failed.filter(|outcome| reports(settlement, &step.before, *outcome))
+        {
+            let mut failed = FailedRun::new(outcome, &step.before);
             failed.at = step.last_event;
             failed.rollback_failure.clone_from(&settlement.rollback_failure);
             failed.step = settlement.step.clone().filter(|_| outcome == FailedOutcome::RollbackFailed);
@@ -202,7 +199,7 @@ impl State {
         if bug_drops_message(step.settlement, emission.id) {
             return;
         }
-        let above = emission.detached_root.map_or_else(|| step.held.lineage.clone(), Lineage::root);
+        let above = emission.detached_root.map_or_else(|| step.before.lineage.clone(), Lineage::root);
         let undoing = step.undoing && emission.detached_root.is_none();
         let counts = |deadline: &OffsetDateTime| !undoing || *deadline > now;
         let give_up_at = emission.deadlines.iter().copied().filter(counts).min();
@@ -214,9 +211,10 @@ impl State {
                 above.clone()
             };
             let mut row = WorkingRow::new(child_of(&above), emission.id, topic, handler, step.last_event);
-            row.parent = emission.detached_root.is_none().then(|| step.held.id());
+            row.parent = emission.detached_root.is_none().then(|| step.before.id());
             row.ready_at =
-                min_deadline(emission.due.unwrap_or_else(|| now + place(emission.at)), give_up_at).max(now);
+                min_deadline(emission.due.unwrap_or_else(|| now + microseconds(emission.at)), give_up_at)
+                    .max(now);
             if is_injected(Bug::ForgetReadyAt) {
                 row.ready_at = now;
             }
@@ -246,13 +244,13 @@ impl State {
             let own = own.map(|committed| committed.context.clone()).unwrap_or_default();
             let topic = record.topic_of(message);
             let mut row = WorkingRow::new(seen.lineage.clone(), message, topic, handler, step.last_event);
-            row.parent = Some(step.held.id());
-            row.ready_at = now + place(request.at);
+            row.parent = Some(step.before.id());
+            row.ready_at = now + microseconds(request.at);
             (row.rolling_back, row.rollback_requested) = (true, true);
             // A repeated request has the recorded reason.
             let on_record = record.of_message(message, EventKind::RollbackEmitted).next();
             let on_record = on_record
-                .filter(|_| step.held.rollback_failure.is_some())
+                .filter(|_| step.before.rollback_failure.is_some())
                 .and_then(|event| event.exception.clone());
             row.failure = on_record.or_else(|| step.settlement.rollback_cause.clone());
             row.rollback_since = Some(now);
@@ -269,10 +267,9 @@ impl State {
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
-    /// Updates the row of the run, or removes it.
     fn update_row(&mut self, step: &SettleStep<'_>) -> SettleResult {
-        let (now, settlement, held) = (self.now(), step.settlement, &step.held);
-        let run = (held.root(), held.id());
+        let (now, settlement, before) = (self.now(), step.settlement, &step.before);
+        let run = (before.root(), before.id());
         let settled = |state: RowState, give_up_at: Option<OffsetDateTime>| SettleResult {
             state,
             overdue: give_up_at.is_some_and(|at| at <= now),
@@ -280,7 +277,7 @@ impl State {
             ready_handlers: vec![],
         };
         // The parent may have gone on without it since its claim.
-        let is_unnoted = held.parent.is_none() && settlement.ends == Some(Ending::Noted);
+        let is_unnoted = before.parent.is_none() && settlement.ends == Some(Ending::Noted);
         if settlement.ends == Some(Ending::Unnoted)
             || is_unnoted
             || is_injected(Bug::SwallowFailure) && settlement.ends.is_some()
@@ -288,7 +285,7 @@ impl State {
             self.change(run, |row| row.ends_as(step));
             self.add_end(run, step.outcome());
             self.remove(run);
-            return settled(RowState::Ended, held.give_up_at);
+            return settled(RowState::Ended, before.give_up_at);
         }
         if settlement.ends == Some(Ending::Failed) {
             self.change(run, |row| row.fails_as(step, now));
@@ -304,8 +301,8 @@ impl State {
             (None, false, None) => RowState::Running,
         };
         let (wait, undecided) = (wait.filter(|_| undecided.is_none()), undecided.cloned());
-        let turned = settlement.turns_back.then_some(now);
-        let since = turned.or(held.rollback_since);
+        let began_rollback = settlement.begins_rollback.then_some(now);
+        let since = began_rollback.or(before.rollback_since);
         let counts = |deadline: &OffsetDateTime| since.is_none_or(|since| *deadline > since);
         let give_up_at = settlement.deadlines.iter().copied().filter(counts).min();
         // Not in the past: claims may have gone on from there.
@@ -327,10 +324,10 @@ impl State {
             row.completions.clone_from(&settlement.completions);
             let former = row.outputs.take();
             row.outputs = settlement.outputs.clone().filter(|_| !is_injected(Bug::LoseOutputs));
-            if is_injected(Bug::KeepSignal) && row.signal.is_some() {
+            if is_injected(Bug::RetainSignal) && row.signal.is_some() {
                 row.outputs = former;
-            } else if is_injected(Bug::KeepPosition) && settlement.anew.is_some() {
-                (row.step, row.outputs) = (held.step.clone(), former);
+            } else if is_injected(Bug::RetainPosition) && settlement.as_new.is_some() {
+                (row.step, row.outputs) = (before.step.clone(), former);
             }
             row.rolling_back = settlement.rolling_back;
             row.failure.clone_from(&settlement.failure);
@@ -338,13 +335,13 @@ impl State {
                 row.context = step.knows.clone();
             }
             row.replied = settlement.replied;
-            row.giving_up &= !settlement.turns_back;
+            row.giving_up &= !settlement.begins_rollback;
             row.give_up_at = give_up_at;
             row.rollback_since = since;
             row.last_event_at = step.last_event;
-            if let Some(anew) = &settlement.anew {
-                (row.execution, row.execution_since) = (anew.number, Some(step.last_event));
-                row.payload_of = Some(anew.message);
+            if let Some(as_new) = &settlement.as_new {
+                (row.execution, row.execution_since) = (as_new.number, Some(step.last_event));
+                row.payload_of = Some(as_new.message);
                 // A new execution may be of another definition.
                 row.reserved_for = 0;
             } else if settlement.rolling_back {
@@ -360,43 +357,43 @@ impl State {
 
     /// Records the events: a microsecond apart and in order, since readers order events by time.
     fn write(&mut self, step: &SettleStep<'_>) {
-        let SettleStep { settlement, identifier, held, .. } = step;
+        let SettleStep { settlement, identifier, before, .. } = step;
         for row in &settlement.events {
             if is_injected(Bug::ForgetEmission) && bug_drops_message(settlement, row.message_id) {
                 continue;
             }
-            let at = step.last_event - place(row.until_last);
-            let Some(mut event) = row.to_event(held, settlement, at) else {
+            let at = step.last_event - microseconds(row.until_last);
+            let Some(mut event) = row.to_event(before, settlement, at) else {
                 continue;
             };
             if row.context.is_none() {
                 event.context = step.knows.clone();
             }
             event.identifier = event.handler.is_some().then(|| Arc::clone(identifier));
-            if let Some(anew) = settlement.anew.as_ref().filter(|_| event.kind == EventKind::Suspended) {
+            if let Some(as_new) = settlement.as_new.as_ref().filter(|_| event.kind == EventKind::Suspended) {
                 let suspensions = u32::try_from(settlement.suspensions).unwrap_or(0);
                 event.begins =
-                    Some(RecordedExecution { number: anew.number, message: anew.message, suspensions });
+                    Some(RecordedExecution { number: as_new.number, message: as_new.message, suspensions });
             }
             // A client may have requested the rollback of a part of the hierarchy before.
             let twice = event.kind == EventKind::RollbackEmitted
-                && self.hierarchy(held.root()).is_some_and(|hierarchy| !hierarchy.record.admits(&event));
+                && self.hierarchy(before.root()).is_some_and(|hierarchy| !hierarchy.record.admits(&event));
             if !twice {
                 self.append(event);
             }
         }
-        let record = self.hierarchies.get_mut(&held.root()).map(|hierarchy| &mut hierarchy.record);
+        let record = self.hierarchies.get_mut(&before.root()).map(|hierarchy| &mut hierarchy.record);
         if let Some(record) = record.filter(|_| !settlement.return_values.is_empty()) {
             let values =
                 settlement.return_values.iter().map(|value| (value.name.clone(), value.value.clone()));
-            record.values.entry(held.id()).or_default().extend(values);
+            record.values.entry(before.id()).or_default().extend(values);
         }
     }
 
     /// Deletes the children that did not succeed and that the run has taken note of. Those whose failed rollback it accepts rest without
     /// it.
     fn clear_failed_children(&mut self, step: &SettleStep<'_>, forgotten: ForgottenChildren) {
-        let run = (step.held.root(), step.held.id());
+        let run = (step.before.root(), step.before.id());
         let of_state = |state: &Self, ends: RowState| -> Vec<_> {
             state.children(run).filter(|child| child.state == ends).map(WorkingRow::id).collect()
         };
@@ -413,23 +410,23 @@ impl State {
 
 /// Whether the failed end of a run is reported: not if a run waits for it; nor of one without which its launcher has gone on, since it
 /// was cancelled then.
-fn reports(settlement: &Settlement, held: &WorkingRow, outcome: FailedOutcome) -> bool {
+fn reports(settlement: &Settlement, before: &WorkingRow, outcome: FailedOutcome) -> bool {
     let gave_up = settlement.failure.as_ref().is_some_and(|failure| failure.kind == "GaveUpException");
-    let is_below = held.lineage.ids().len() > 2 && !held.rollback_requested;
-    held.parent.is_none() && !(outcome == FailedOutcome::RolledBack && is_below && gave_up)
+    let is_below = before.lineage.ids().len() > 2 && !before.rollback_requested;
+    before.parent.is_none() && !(outcome == FailedOutcome::RolledBack && is_below && gave_up)
 }
 
 impl EventRow {
     /// The event as it is recorded, without the identifier of the worker.
-    fn to_event(&self, held: &WorkingRow, settlement: &Settlement, at: OffsetDateTime) -> Option<Event> {
+    fn to_event(&self, before: &WorkingRow, settlement: &Settlement, at: OffsetDateTime) -> Option<Event> {
         let kind = EventKind::from_name(self.kind)?;
-        let lineage = self.detached_root.map_or_else(|| held.lineage.clone(), Lineage::root);
+        let lineage = self.detached_root.map_or_else(|| before.lineage.clone(), Lineage::root);
         let exception = match kind {
             EventKind::RollbackEmitted => settlement.rollback_cause.clone(),
             _ => self.exception.clone(),
         };
         Some(Event {
-            handler: self.detached_root.is_none().then(|| held.handler.clone()),
+            handler: self.detached_root.is_none().then(|| before.handler.clone()),
             step: self.step.clone(),
             exception,
             context: self.context.clone().unwrap_or_default(),
@@ -450,6 +447,6 @@ fn bug_drops_message(settlement: &Settlement, message: Uuid) -> bool {
 }
 
 /// This number of microseconds.
-fn place(at: usize) -> Duration {
+fn microseconds(at: usize) -> Duration {
     Duration::microseconds(i64::try_from(at).unwrap_or(i64::MAX))
 }

@@ -9,7 +9,7 @@ use time::{Date, OffsetDateTime, Time};
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::definitions::lanes_of;
+use super::definitions::queues_of;
 use super::launch::min_deadline;
 use super::state::{RecordedRow, RowKey, State};
 use crate::bug::{Bug, is_injected};
@@ -19,9 +19,8 @@ use crate::store::{
 };
 
 /// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
-pub(super) type KeptSignal = (OffsetDateTime, OffsetDateTime, Uuid);
+pub(super) type WaitingSignal = (OffsetDateTime, OffsetDateTime, Uuid);
 
-/// A row of `signal`.
 #[derive(Clone, Debug)]
 pub(super) struct SignalRow {
     to: SignalKey,
@@ -59,7 +58,7 @@ impl SignalStorage for MemoryStore {
         self.run("deliver", |state| {
             let keys = match signals {
                 Deliver::To(keys) => keys.clone(),
-                Deliver::SentSince(_) => state.kept.keys().cloned().collect(),
+                Deliver::SentSince(_) => state.undelivered.keys().cloned().collect(),
             };
             let runs: Vec<_> = keys.iter().flat_map(|to| state.deliver_signal(to)).collect();
             let rows = runs.into_iter().filter_map(|run| state.row(run));
@@ -93,8 +92,8 @@ impl SignalStorage for MemoryStore {
                 let is_this = |number: &i32| usize::try_from(number - 1) == Ok(at);
                 let is_living = state.workers.values().any(|worker| worker.definitions.iter().any(is_this));
                 let steps = row.steps.iter().filter(|it| it.step.awaits.as_deref() == Some(name));
-                let shapes = steps.map(|it| it.signal_shape.clone());
-                shapes.map(|shape| SignalType { shape, is_living }).collect::<Vec<_>>()
+                let known = steps.map(|it| it.signal_shape.clone());
+                known.map(|shape| SignalType { shape, is_living }).collect::<Vec<_>>()
             };
             Ok(state.definitions.iter().enumerate().flat_map(of_row).collect())
         })
@@ -122,7 +121,6 @@ impl SignalRow {
 }
 
 impl State {
-    /// Records a signal, unless there is one with its id.
     pub(super) fn insert_signal(&mut self, signal: &NewSignal) {
         if self.signals.contains_key(&signal.id) {
             return;
@@ -138,16 +136,16 @@ impl State {
             reached: 0,
             trace: signal.trace.clone(),
         };
-        self.kept.entry(row.to.clone()).or_default().insert((kept_until, now, signal.id));
+        self.undelivered.entry(row.to.clone()).or_default().insert((kept_until, now, signal.id));
         self.signals.insert(signal.id, row);
     }
 
     /// Takes a signal out of the kept ones: it was delivered, or its time is over.
-    fn forget_kept(&mut self, to: &SignalKey, kept: KeptSignal) {
-        if let Some(all) = self.kept.get_mut(to) {
-            all.remove(&kept);
+    fn remove_waiting(&mut self, to: &SignalKey, undelivered: WaitingSignal) {
+        if let Some(all) = self.undelivered.get_mut(to) {
+            all.remove(&undelivered);
             if all.is_empty() {
-                self.kept.remove(to);
+                self.undelivered.remove(to);
             }
         }
     }
@@ -155,14 +153,14 @@ impl State {
     /// Takes up to `limit` signals whose time is over out of the kept ones.
     fn expire_signals(&mut self, limit: usize) -> Vec<ExpiredSignals> {
         let now = self.now();
-        let is_over = |(kept_until, ..): &&KeptSignal| *kept_until <= now;
-        let of_key = |(to, all): (&SignalKey, &BTreeSet<KeptSignal>)| {
-            all.iter().take_while(is_over).map(|kept| (to.clone(), *kept)).collect::<Vec<_>>()
+        let is_over = |(kept_until, ..): &&WaitingSignal| *kept_until <= now;
+        let of_key = |(to, all): (&SignalKey, &BTreeSet<WaitingSignal>)| {
+            all.iter().take_while(is_over).map(|undelivered| (to.clone(), *undelivered)).collect::<Vec<_>>()
         };
-        let over: Vec<_> = self.kept.iter().flat_map(of_key).take(limit).collect();
+        let over: Vec<_> = self.undelivered.iter().flat_map(of_key).take(limit).collect();
         let mut names = BTreeMap::<String, ExpiredSignals>::new();
-        for (to, kept) in over {
-            self.forget_kept(&to, kept);
+        for (to, undelivered) in over {
+            self.remove_waiting(&to, undelivered);
             let of_name = names.entry(to.name.clone()).or_insert_with(|| ExpiredSignals { to, signals: 0 });
             of_name.signals += 1;
         }
@@ -208,11 +206,11 @@ impl State {
         claimer: SignalClaimer<'_>,
         taken: usize,
     ) -> Option<ClaimedRun> {
-        let SignalClaimer { claimer: Claimer { worker, identifier }, lanes, slots } = claimer;
+        let SignalClaimer { claimer: Claimer { worker, identifier }, queues, slots } = claimer;
         let row = self.row(run)?;
-        let is_own = lanes_of(lanes).any(|lane| lane == row.lane());
+        let is_own = queues_of(queues).any(|queue| queue == row.queue());
         let may_be_claimed = is_own && !row.is_unclaimed() && !row.is_suspect();
-        if taken >= slots || !may_be_claimed || !self.may_claim(worker, lanes.topology) {
+        if taken >= slots || !may_be_claimed || !self.may_claim(worker, queues.topology) {
             return None;
         }
         self.take(run, worker, &identifier.into())
@@ -221,10 +219,10 @@ impl State {
     /// Hands the first kept signal of this name and key to all runs that await it. Returns these.
     fn deliver_signal(&mut self, to: &SignalKey) -> Vec<RowKey> {
         let now = self.now();
-        let is_kept =
-            |(_, _, id): &&KeptSignal| self.signals.get(id).is_some_and(|row| row.delivered_at.is_none());
+        let is_due =
+            |(_, _, id): &&WaitingSignal| self.signals.get(id).is_some_and(|row| row.delivered_at.is_none());
         let over = Bound::Excluded((now, OffsetDateTime::new_utc(Date::MAX, Time::MIDNIGHT), Uuid::max()));
-        let first = self.kept.get(to).and_then(|kept| kept.range((over, Bound::Unbounded)).find(is_kept));
+        let first = self.undelivered.get(to).and_then(|all| all.range((over, Bound::Unbounded)).find(is_due));
         let Some(first @ (.., id)) = first.copied() else {
             return vec![];
         };
@@ -255,7 +253,7 @@ impl State {
             if let Some(row) = self.signals.get_mut(&id) {
                 (row.delivered_at, row.reached) = (Some(now), waiting.len() as u64);
             }
-            self.forget_kept(to, first);
+            self.remove_waiting(to, first);
         }
         waiting
     }

@@ -31,6 +31,6 @@ impl State {
             |row: &WorkingRow| self.topology.iter().any(|listed| listed.is(&row.topic, &row.handler));
         let rows = self.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
         let ready = rows.filter(|row| row.state == RowState::Ready && !has_end(row) && !is_registered(row));
-        ready.filter(|row| self.is_abandoned(&row.lane())).count()
+        ready.filter(|row| self.is_abandoned(&row.queue())).count()
     }
 }

@@ -16,12 +16,12 @@ use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::limit::Parked;
 use super::ready_queue::{ReadyQueue, ReadyRun};
-use super::row::{EndedRow, Held, IndexKey, Lane, RowState, RunOutcome, WorkingRow};
-use super::signal::{KeptSignal, SignalRow};
+use super::row::{ClaimQueue, EndedRow, Held, IndexKey, RowState, RunOutcome, WorkingRow};
+use super::signal::{SignalRow, WaitingSignal};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EntityId, Program, PublishedStep};
+use crate::store::{ClaimKey, EntityId, NewStep, Program};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);
@@ -60,7 +60,6 @@ pub(super) struct OpenSession {
     pub(super) hears: mpsc::UnboundedSender<Uuid>,
 }
 
-/// The rows of one hierarchy.
 #[derive(Default)]
 pub(super) struct Hierarchy {
     pub(super) rows: BTreeMap<Uuid, WorkingRow>,
@@ -68,11 +67,9 @@ pub(super) struct Hierarchy {
     pub(super) record: EventLog,
     pub(super) begun_steps: Vec<BegunStepRow>,
     children: BTreeMap<Uuid, Children>,
-    /// The number of its failed runs.
     failed: usize,
 }
 
-/// A row of `begun_step`.
 pub(super) struct BegunStepRow {
     pub(super) run: Uuid,
     pub(super) instance: i32,
@@ -93,7 +90,6 @@ impl Hierarchy {
 #[derive(Default)]
 struct Children {
     all: BTreeSet<Uuid>,
-    /// The number of those that have not ended.
     open: usize,
 }
 
@@ -116,11 +112,9 @@ pub(super) struct State {
     pub(super) limits: Vec<RecordedLimit>,
     /// The runs that began of sagas with a rate, by the name of the saga.
     pub(super) rates: BTreeMap<String, RateStates>,
-    pub(super) ready: BTreeMap<Lane, ReadyQueue>,
-    /// The ready runs that are suspects.
+    pub(super) ready: BTreeMap<ClaimQueue, ReadyQueue>,
     pub(super) suspects: BTreeSet<ReadyRun>,
     pub(super) reserved: BTreeSet<(Arc<str>, RowKey)>,
-    /// The ready runs that await a signal.
     pub(super) awaiting: BTreeMap<SignalKey, BTreeSet<RowKey>>,
     /// The ready runs about which a strategy decides again.
     undecided: BTreeSet<RowKey>,
@@ -128,23 +122,19 @@ pub(super) struct State {
     pub(super) parked: Parked,
     pub(super) signals: BTreeMap<Uuid, SignalRow>,
     pub(super) entities: BTreeMap<EntityId, EntityRow>,
-    /// The messages that are their events.
     pub(super) entity_event_ids: BTreeSet<Uuid>,
     /// The signals that are not delivered, in their order.
-    pub(super) kept: BTreeMap<SignalKey, BTreeSet<KeptSignal>>,
+    pub(super) undelivered: BTreeMap<SignalKey, BTreeSet<WaitingSignal>>,
     pub(super) join_members: JoinMembers,
     owned: BTreeMap<Uuid, BTreeSet<RowKey>>,
     waiting: BTreeSet<RowKey>,
-    /// The ids of the requests that were carried out.
     pub(super) requests: BTreeSet<Uuid>,
     pub(super) overdue: BTreeSet<(OffsetDateTime, RowKey)>,
     pub(super) stuck: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
-    /// The failed runs.
     pub(super) failed: BTreeSet<(OffsetDateTime, Uuid, Uuid)>,
-    /// The clients that wait for the end of a hierarchy.
     pub(super) completions: Arc<Completions>,
     written: u64,
-    turns: u64,
+    order_count: u64,
     sessions_opened: u64,
     #[cfg(feature = "simulation")]
     processes: u64,
@@ -177,8 +167,8 @@ impl State {
     /// Puts a run into the working set that is not in it. It may have ended before.
     pub(super) fn insert(&mut self, mut row: WorkingRow) {
         let (root, id) = (row.root(), row.id());
-        self.turns += 1;
-        row.turn = self.turns;
+        self.order_count += 1;
+        row.order = self.order_count;
         self.hierarchy_by_id.insert(id, root);
         let index_key = row.index_key();
         let hierarchy = self.hierarchies.entry(root).or_default();
@@ -187,12 +177,12 @@ impl State {
             children.all.insert(id);
             children.open += usize::from(!row.state.has_ended());
         }
-        let lane = row.lane();
+        let queue = row.queue();
         if let Some(ended) = hierarchy.ended.remove(&id) {
             (row.queued_at, row.began_at) = (ended.last.queued_at, ended.last.began_at);
         }
         hierarchy.rows.insert(id, row);
-        self.index((root, id), lane, index_key);
+        self.index((root, id), queue, index_key);
     }
 
     /// Changes a row, and keeps the indices in step.
@@ -203,13 +193,13 @@ impl State {
     ) -> Option<&WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.get_mut(&id)?;
-        let (before, was_in, was_open) = (row.index_key(), row.lane(), !row.state.has_ended());
+        let (before, was_in, was_open) = (row.index_key(), row.queue(), !row.state.has_ended());
         change(row);
         if row.state == RowState::Ready && !matches!(before, IndexKey::Ready(..)) {
-            self.turns += 1;
-            row.turn = self.turns;
+            self.order_count += 1;
+            row.order = self.order_count;
         }
-        let (after, is_in, is_open) = (row.index_key(), row.lane(), !row.state.has_ended());
+        let (after, is_in, is_open) = (row.index_key(), row.queue(), !row.state.has_ended());
         if let Some(children) = row.parent.and_then(|parent| hierarchy.children.get_mut(&parent)) {
             children.open = children.open + usize::from(is_open) - usize::from(was_open);
         }
@@ -223,7 +213,6 @@ impl State {
         self.row((root, id))
     }
 
-    /// Records the end of a run in the working set.
     pub(super) fn add_end(&mut self, (root, id): RowKey, outcome: RunOutcome) {
         if let Some(hierarchy) = self.hierarchies.get_mut(&root)
             && let Some(last) = hierarchy.rows.get(&id)
@@ -250,7 +239,6 @@ impl State {
         self.remove(run)
     }
 
-    /// Takes a run out of the working set.
     pub(super) fn remove(&mut self, (root, id): RowKey) -> Option<WorkingRow> {
         let hierarchy = self.hierarchies.get_mut(&root)?;
         let row = hierarchy.rows.remove(&id)?;
@@ -266,7 +254,7 @@ impl State {
         if hierarchy.record.of_run(id).next().is_none() {
             self.hierarchy_by_id.remove(&id);
         }
-        self.unindex((root, id), &row.lane(), &row.index_key());
+        self.unindex((root, id), &row.queue(), &row.index_key());
         if row.parent.is_none() {
             self.completions.notify(root, RunEnd::Unknown);
         } else {
@@ -296,22 +284,22 @@ impl State {
         }
     }
 
-    fn index(&mut self, run: RowKey, lane: Lane, index_key: IndexKey) {
-        if lane.2 != 0 {
-            self.reserved.insert((lane.0.clone(), run));
+    fn index(&mut self, run: RowKey, queue: ClaimQueue, index_key: IndexKey) {
+        if queue.2 != 0 {
+            self.reserved.insert((queue.0.clone(), run));
         }
         match index_key {
-            IndexKey::Ready(at, turn, priority, suspect, held) => {
-                match held {
-                    Some(Held::Signal(signal)) => drop(self.awaiting.entry(signal).or_default().insert(run)),
-                    Some(Held::Parked(key, since)) => {
-                        self.parked.entry((lane.0.clone(), key)).or_default().insert((since, run));
+            IndexKey::Ready(at, order, priority, suspect, waits_for) => {
+                match waits_for {
+                    Some(Need::Signal(signal)) => drop(self.awaiting.entry(signal).or_default().insert(run)),
+                    Some(Need::Parked(key, since)) => {
+                        self.parked.entry((queue.0.clone(), key)).or_default().insert((since, run));
                     }
-                    Some(Held::Children) => drop(self.undecided.insert(run)),
+                    Some(Need::Children) => drop(self.undecided.insert(run)),
                     None => {}
                 }
-                self.ready.entry(lane).or_default().insert(priority, (at, turn, run));
-                self.suspects.extend(suspect.then_some((at, turn, run)));
+                self.ready.entry(queue).or_default().insert(priority, (at, order, run));
+                self.suspects.extend(suspect.then_some((at, order, run)));
             }
             IndexKey::Running(owner) => {
                 if let Some(owner) = owner {
@@ -331,25 +319,25 @@ impl State {
         }
     }
 
-    fn unindex(&mut self, run: RowKey, lane: &Lane, index_key: &IndexKey) {
-        if lane.2 != 0 {
-            self.reserved.remove(&(lane.0.clone(), run));
+    fn unindex(&mut self, run: RowKey, queue: &ClaimQueue, index_key: &IndexKey) {
+        if queue.2 != 0 {
+            self.reserved.remove(&(queue.0.clone(), run));
         }
         match index_key {
-            IndexKey::Ready(at, turn, priority, _, held) => {
-                match held {
-                    Some(Held::Signal(signal)) => take_out(&mut self.awaiting, signal, &run),
-                    Some(Held::Parked(key, since)) => {
-                        take_out(&mut self.parked, &(lane.0.clone(), key.clone()), &(*since, run));
+            IndexKey::Ready(at, order, priority, _, waits_for) => {
+                match waits_for {
+                    Some(Need::Signal(signal)) => take_out(&mut self.awaiting, signal, &run),
+                    Some(Need::Parked(key, since)) => {
+                        take_out(&mut self.parked, &(queue.0.clone(), key.clone()), &(*since, run));
                     }
-                    Some(Held::Children) => drop(self.undecided.remove(&run)),
+                    Some(Need::Children) => drop(self.undecided.remove(&run)),
                     None => {}
                 }
-                self.suspects.remove(&(*at, *turn, run));
-                if let Some(queue) = self.ready.get_mut(lane) {
-                    queue.remove(*priority, &(*at, *turn, run));
-                    if queue.is_empty() {
-                        self.ready.remove(lane);
+                self.suspects.remove(&(*at, *order, run));
+                if let Some(ready) = self.ready.get_mut(queue) {
+                    ready.remove(*priority, &(*at, *order, run));
+                    if ready.is_empty() {
+                        self.ready.remove(queue);
                     }
                 }
             }
@@ -378,7 +366,6 @@ impl State {
         }
     }
 
-    /// The runs that a worker owns.
     pub(super) fn owned_by(&self, worker: Uuid) -> Vec<RowKey> {
         self.owned.get(&worker).into_iter().flatten().copied().collect()
     }
@@ -388,12 +375,10 @@ impl State {
         self.owned.values().flatten().copied()
     }
 
-    /// The runs that wait for others.
     pub(super) fn waiting(&self) -> impl Iterator<Item = RowKey> {
         self.waiting.iter().chain(&self.undecided).copied()
     }
 
-    /// The rows of the children of a run.
     pub(super) fn children(&self, (root, parent): RowKey) -> impl Iterator<Item = &WorkingRow> {
         let hierarchy = self.hierarchies.get(&root);
         let children = hierarchy.and_then(|hierarchy| hierarchy.children.get(&parent));
@@ -412,7 +397,7 @@ impl State {
     /// Writes an event that the indices admit, in the hierarchy of its lineage.
     pub(super) fn append(&mut self, mut event: Event) {
         self.written += 1;
-        event.place = self.written;
+        event.ordinal = self.written;
         self.newest = self.newest.max(Some(event.at));
         let root = event.lineage.root_id();
         let record = &mut self.hierarchies.entry(root).or_default().record;
@@ -425,7 +410,6 @@ impl State {
         listed.map(|listed| (listed.handler.clone(), listed.topic.clone())).collect()
     }
 
-    /// The number of another process.
     #[cfg(feature = "simulation")]
     pub(super) fn new_process(&mut self) -> u64 {
         self.processes += 1;
@@ -450,7 +434,6 @@ impl State {
         }
     }
 
-    /// Notifies all processes that there may be work.
     pub(super) fn notify(&self, worker: Uuid) {
         for session in self.sessions.values() {
             // One that does not listen any more is about to be closed.
@@ -488,7 +471,6 @@ impl State {
     }
 }
 
-/// Takes an entry out of an index.
 fn take_out<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, entry: &V) {
     if let Some(entries) = index.get_mut(key) {
         entries.remove(entry);
@@ -505,7 +487,7 @@ pub(super) fn micros(time: OffsetDateTime) -> i64 {
 
 /// The time `now`, or just after `than` if that is later.
 pub(super) fn later(now: OffsetDateTime, than: OffsetDateTime) -> OffsetDateTime {
-    if is_injected(Bug::StandingClock) { than } else { now.max(after(than)) }
+    if is_injected(Bug::StoppedClock) { than } else { now.max(after(than)) }
 }
 
 /// The next time that differs from this one.
@@ -513,7 +495,6 @@ pub(super) fn after(time: OffsetDateTime) -> OffsetDateTime {
     time + Duration::MICROSECOND
 }
 
-/// The lineage of a run of this parent, or of a root.
 pub(super) fn child_of(parent: &Lineage) -> Lineage {
     parent.child(crate::util::ids::now_v7())
 }
@@ -523,7 +504,7 @@ pub(super) fn child_of(parent: &Lineage) -> Lineage {
 pub(super) struct RecordedRow {
     pub(super) handler: String,
     pub(super) fingerprint: Uuid,
-    pub(super) steps: Vec<PublishedStep>,
+    pub(super) steps: Vec<NewStep>,
 }
 
 impl RecordedRow {
@@ -532,7 +513,6 @@ impl RecordedRow {
     }
 }
 
-/// A row of `worker`.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     /// The number of the session that marks it as alive.

@@ -13,13 +13,15 @@ use super::event_log::{Event, EventLog};
 use super::row::{RunOutcome, WorkingRow};
 use super::state::{Hierarchy, RecordedRow, State};
 use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
-use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, Standing, Stands, TreeRows};
+use crate::tree::{
+    FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, RunStage, TreeBounds, TreeRows, WorkingState,
+};
 use crate::util::format::system_time;
 use crate::{RunEvent, RunState};
 
 impl StatusStorage for MemoryStore {
     async fn status(&self, root: Uuid, message: Uuid) -> sqlx::Result<MessageStatus> {
-        self.run("standing", |state| {
+        self.run("status", |state| {
             let hierarchy = state.hierarchy(root);
             let record = hierarchy.map(|hierarchy| &hierarchy.record);
             let emitted = record.is_some_and(|record| record.messages.contains_key(&message));
@@ -62,7 +64,7 @@ impl StatusStorage for MemoryStore {
         .await
     }
 
-    async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
+    async fn tree(&self, message: Uuid, extent: TreeBounds) -> sqlx::Result<TreeRows> {
         self.run("tree", |state| {
             let Some(hierarchy) = state.hierarchy_of(message) else {
                 return Ok(TreeRows::new(vec![], LeftOut::default(), extent));
@@ -111,12 +113,12 @@ impl State {
     fn is_unhandled(&self, hierarchy: &Hierarchy, event: &Event) -> bool {
         let record = &hierarchy.record;
         let topic = record.topic_of(event.message);
-        let listened = self.topology.iter().any(|listed| {
+        let subscribed = self.topology.iter().any(|listed| {
             let until = listed.until.is_none_or(|until| until > event.at);
             listed.topic == topic && listed.since <= event.at && until
         });
         let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
-        !listened && !seen && !hierarchy.rows.values().any(|row| row.message_id == event.message)
+        !subscribed && !seen && !hierarchy.rows.values().any(|row| row.message_id == event.message)
     }
 }
 
@@ -130,13 +132,11 @@ impl EventLog {
     }
 }
 
-/// The failure that an event has to have.
 pub(super) fn failure_of(event: Option<&Event>) -> Failure {
     event.and_then(|event| event.exception.clone()).unwrap_or_else(no_failure)
 }
 
 impl Hierarchy {
-    /// The outcome of the handler that has begun with this event.
     fn outcome_of(&self, seen: &Event) -> HandlerOutcome {
         let run = seen.lineage.id();
         if let Some(row) = self.rows.get(&run) {
@@ -159,7 +159,7 @@ impl Hierarchy {
     fn tree(
         &self,
         message: Uuid,
-        extent: Extent,
+        extent: TreeBounds,
         now: OffsetDateTime,
         definitions: &[RecordedRow],
     ) -> (Vec<RunRow>, bool) {
@@ -179,7 +179,7 @@ impl Hierarchy {
         let pending = self.rows.values().filter(|row| row.epoch == 0 && !row.rollback_requested);
         let pending = pending.filter(|row| {
             let is_child = || row.lineage.parent().is_some_and(|parent| extent.has(parent.id()));
-            extent.reaches(&row.lineage) && (extent.has(row.id()) || is_child())
+            extent.includes(&row.lineage) && (extent.has(row.id()) || is_child())
         });
         let runs_max = extent.runs.unwrap_or(usize::MAX).saturating_add(1);
         let mut begun: Vec<_> =
@@ -198,7 +198,7 @@ impl Hierarchy {
 
     /// The launch of the message and those of these runs, as far as they are looked at for handlers; and whether there are
     /// others.
-    fn launched(&self, message: Uuid, runs: &[RunRow], extent: Extent) -> (Vec<&Event>, bool) {
+    fn launched(&self, message: Uuid, runs: &[RunRow], extent: TreeBounds) -> (Vec<&Event>, bool) {
         let of_each = extent.launched().unwrap_or(usize::MAX);
         let of_all = extent.launched_in_all().map_or(usize::MAX, |max| max.saturating_add(1));
         let of_runs = runs.iter().filter_map(|row| match row {
@@ -216,7 +216,7 @@ impl Hierarchy {
         (looked_at.collect(), is_part)
     }
 
-    fn begun<'a>(&'a self, seen: &'a Event, extent: Extent, definitions: &[RecordedRow]) -> BegunRun<'a> {
+    fn begun<'a>(&'a self, seen: &'a Event, extent: TreeBounds, definitions: &[RecordedRow]) -> BegunRun<'a> {
         let start = self.record.start_of(seen.lineage.id());
         let first = Some(seen).filter(|_| start.is_some());
         let own = start.into_iter().chain(self.record.of_newest_execution(seen.lineage.id()));
@@ -243,12 +243,12 @@ impl Hierarchy {
                     handler,
                     topic: &topic,
                 };
-                let standing = match ended {
-                    Some(RunOutcome::Committed) => Standing::Committed,
-                    Some(RunOutcome::RolledBack) => Standing::RolledBack,
-                    Some(RunOutcome::Dropped) | None => Standing::Missing,
+                let recorded = match ended {
+                    Some(RunOutcome::Committed) => RunStage::Committed,
+                    Some(RunOutcome::RolledBack) => RunStage::RolledBack,
+                    Some(RunOutcome::Dropped) | None => RunStage::Missing,
                 };
-                RunRow::new(head, standing, events, read_at)
+                RunRow::new(head, recorded, events, read_at)
             }
         };
         row.after_executions(former.try_into().unwrap_or(0), start.map(|start| system_time(start.at)))
@@ -262,7 +262,6 @@ impl Hierarchy {
     }
 }
 
-/// A run that has begun, with its events as far as they are read.
 struct BegunRun<'a> {
     seen: &'a Event,
     /// The event before its newest execution, if that is not the first one.
@@ -277,19 +276,19 @@ fn leave_out_failures(runs: &mut [BegunRun<'_>]) {
     let mut failures = vec![];
     for (nth, run) in runs.iter().enumerate() {
         let mut kinds = BTreeSet::new();
-        for (place, event) in run.events.iter().enumerate().rev() {
+        for (at, event) in run.events.iter().enumerate().rev() {
             if let Some(failure) = &event.failure {
                 let is_former = !kinds.insert(event.kind.as_str());
-                failures.push(((is_former, Reverse(event.at)), failure.bytes(), nth, place));
+                failures.push(((is_former, Reverse(event.at)), failure.bytes(), nth, at));
             }
         }
     }
     failures.sort_by_key(|(order, ..)| *order);
     let mut bytes = 0;
-    for (_, own, nth, place) in failures {
+    for (_, own, nth, at) in failures {
         bytes += own;
         if bytes > FAILURE_BYTES_MAX {
-            let event = &mut runs[nth].events[place];
+            let event = &mut runs[nth].events[at];
             *event = event.clone().without_failure();
         }
     }
@@ -316,7 +315,7 @@ fn at_ends(own: Vec<&Event>, count: Option<usize>, definitions: &[RecordedRow]) 
 }
 
 fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> RunRow {
-    let stands = Stands {
+    let state = WorkingState {
         state: row.state,
         attempts: u32::try_from(row.attempts + row.retries).unwrap_or(0),
         reason: row.reason.clone(),
@@ -335,7 +334,7 @@ fn to_public(row: &WorkingRow, events: Vec<RunEvent>, now: OffsetDateTime) -> Ru
         handler: &row.handler,
         topic: &row.topic,
     };
-    RunRow::new(head, Standing::Unfinished(stands), events, Some(system_time(now)))
+    RunRow::new(head, RunStage::Unfinished(state), events, Some(system_time(now)))
 }
 
 fn run_event(event: &Event, definitions: &[RecordedRow]) -> RunEvent {
@@ -346,23 +345,20 @@ fn run_event(event: &Event, definitions: &[RecordedRow]) -> RunEvent {
     RunEvent::new(event.kind, event.step.clone(), Some(system_time(event.at)))
         .written_by(worker, event.handling, event.exception.clone())
         .before(event.wait.as_ref())
-        .going_on_anew(event.begins.is_some())
+        .continued(event.begins.is_some())
         .without_compensation(own.is_some_and(|own| !own.step.compensated))
 }
 
-impl Extent {
-    /// Whether it has this run of the message.
+impl TreeBounds {
     fn has(&self, run: Uuid) -> bool {
         self.run.is_none_or(|only| only == run)
     }
 
-    /// The number of events that are read at each end of a run.
     pub(super) fn events_of(&self, run: Uuid) -> Option<usize> {
         self.events.map(|count| if self.has(run) { count } else { count.min(1) })
     }
 
-    /// Whether a run of this lineage is in it.
-    fn reaches(&self, lineage: &Lineage) -> bool {
+    fn includes(&self, lineage: &Lineage) -> bool {
         self.depth.is_none_or(|depth| lineage.ids().len() <= depth.saturating_add(1))
     }
 

@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use scoop_core::EventKind;
 
 use super::MemoryStore;
-use super::row::{Lane, WorkingRow};
+use super::row::{ClaimQueue, WorkingRow};
 use super::state::{HandlerOwner, Pair, Registration, State, Worker};
 use crate::RegisteredHandler;
 use crate::bug::{Bug, is_injected};
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::limits::HandlerLimits;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{GoneHandler, HandlerList, Program, Registered, SubscriptionStorage};
 use crate::util::format::system_time;
 
 impl SubscriptionStorage for MemoryStore {
-    async fn register(&self, subscriptions: &[SubscribedSaga], _: Keep) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga], _: Retention) -> sqlx::Result<()> {
         self.run("publish", |state| {
             let redacted = subscriptions.iter().flat_map(|saga| &saga.settings.redacted);
             state.redacted_fields.extend(redacted.map(|field| (*field).to_owned()));
@@ -107,7 +107,6 @@ impl SubscriptionStorage for MemoryStore {
 }
 
 impl MemoryStore {
-    /// All subscriptions, from the beginning on.
     #[cfg(feature = "simulation")]
     pub(crate) fn subscriptions(&self) -> Vec<crate::simulation::Subscription> {
         let subscription = |listed: &Registration| crate::simulation::Subscription {
@@ -122,7 +121,6 @@ impl MemoryStore {
 }
 
 impl Registration {
-    /// Whether this is the current subscription of the handler.
     pub(super) fn is(&self, topic: &str, handler: &str) -> bool {
         *self.topic == *topic && *self.handler == *handler && self.until.is_none()
     }
@@ -198,18 +196,17 @@ impl State {
     }
 
     /// The queues of ready runs without a living worker of their saga.
-    fn abandoned_queues(&self) -> impl Iterator<Item = &Lane> {
-        self.ready.keys().filter(|lane| self.is_abandoned(lane))
+    fn abandoned_queues(&self) -> impl Iterator<Item = &ClaimQueue> {
+        self.ready.keys().filter(|queue| self.is_abandoned(queue))
     }
 
-    /// Whether no living worker has the saga of this queue.
-    pub(super) fn is_abandoned(&self, (handler, topic, _): &Lane) -> bool {
+    pub(super) fn is_abandoned(&self, (handler, topic, _): &ClaimQueue) -> bool {
         !self.workers.values().any(|worker| worker.position(topic, handler).is_some())
     }
 
     /// The due runs without a living worker of their saga.
     pub(super) fn abandoned(&self) -> impl Iterator<Item = &WorkingRow> {
-        let runs = self.abandoned_queues().flat_map(|lane| self.ready[lane].all()).map(|(_, run)| run);
+        let runs = self.abandoned_queues().flat_map(|queue| self.ready[queue].all()).map(|(_, run)| run);
         runs.filter(|(at, ..)| *at <= self.now()).filter_map(|(.., run)| self.row(*run))
     }
 }

@@ -9,14 +9,14 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::definitions::lanes_of;
+use super::definitions::queues_of;
 use super::event_log::Event;
 use super::launch::min_deadline;
-use super::row::{Lane, RowState, RunOutcome, WorkingRow};
+use super::row::{ClaimQueue, RowState, RunOutcome, WorkingRow};
 use super::state::{RowKey, State, after, child_of, later};
 use crate::bug::{Bug, is_injected};
 use crate::store::{
-    ClaimKey, Claimer, CommittedParent, Deliver, Lanes, LateDelivery, LaunchedRun, LeftRun, ParentRef,
+    ClaimKey, ClaimQueues, Claimer, CommittedParent, Deliver, LateDelivery, LaunchedRun, LeftRun, ParentRef,
     Release, RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
 use crate::util::stored_time::StoredTime;
@@ -24,7 +24,8 @@ use crate::util::stored_time::StoredTime;
 impl WakeStorage for MemoryStore {
     async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {
         let none = Claimer { worker: Uuid::nil(), identifier: "" };
-        let woken = self.wake_and_claim(parents, none, &Lanes::default(), WakeOptions::default()).await?;
+        let woken =
+            self.wake_and_claim(parents, none, &ClaimQueues::default(), WakeOptions::default()).await?;
         if woken.awaited.is_empty() {
             return Ok(woken.handlers);
         }
@@ -36,19 +37,19 @@ impl WakeStorage for MemoryStore {
         &self,
         parents: &[ParentRef],
         Claimer { worker, identifier }: Claimer<'_>,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         WakeOptions { slots, commits }: WakeOptions,
     ) -> sqlx::Result<Woken> {
         self.run("wake", |state| {
-            let listed = state.may_claim(worker, lanes.topology);
+            let listed = state.may_claim(worker, queues.topology);
             let slots = if listed { slots } else { 0 };
             let end =
-                |at: usize| (listed && commits).then(|| (&*lanes.last_steps[at], lanes.definitions[at]));
-            let own = lanes_of(lanes).enumerate().map(|(at, lane)| (lane, end(at)));
-            let own: BTreeMap<Lane, Option<(&str, i32)>> = own.collect();
+                |at: usize| (listed && commits).then(|| (&*queues.last_steps[at], queues.definitions[at]));
+            let own = queues_of(queues).enumerate().map(|(at, queue)| (queue, end(at)));
+            let own: BTreeMap<ClaimQueue, Option<(&str, i32)>> = own.collect();
             let identifier: Arc<str> = identifier.into();
             let mut woken = Woken::default();
-            for (place, parent) in parents.iter().enumerate() {
+            for (nth, parent) in parents.iter().enumerate() {
                 let run = (parent.root, parent.id);
                 let waits = state.row(run).filter(|row| row.waits_for_children());
                 let Some(row) = waits.filter(|_| state.wakes(run)) else {
@@ -63,7 +64,7 @@ impl WakeStorage for MemoryStore {
                 }
                 let wakes_at = row.wakes_at(state.now());
                 let sleeps = wakes_at > state.now();
-                let mine = place < slots && !row.is_unclaimed() && end.is_some() && !sleeps;
+                let mine = nth < slots && !row.is_unclaimed() && end.is_some() && !sleeps;
                 woken.sleeps |= sleeps;
                 woken.awaited.extend(row.signal.clone());
                 let handler = row.handler.to_string();
@@ -317,7 +318,7 @@ impl State {
             };
             row.free(ready_at);
             if row.attempts + row.retries == 0 {
-                row.doubts = 0;
+                row.unknown_attempts = 0;
             }
             if reason.is_some() {
                 row.tried(*definition, Some(*former_attempts));
@@ -330,7 +331,6 @@ impl State {
     }
 }
 
-/// Whether an injected bug forgets to wake the run.
 fn bug_never_wakes((_, id): RowKey) -> bool {
     is_injected(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }

@@ -9,8 +9,8 @@ use sqlx::types::Json;
 use super::PostgresStore;
 use crate::store::settlement::EmissionRow;
 use crate::store::{LaunchResult, NewMessage, Settlement, parts};
-use crate::util::patience;
 use crate::util::payload;
+use crate::util::retries;
 
 impl PostgresStore {
     /// Launches messages by several statements in a transaction of their own.
@@ -22,7 +22,7 @@ impl PostgresStore {
             launched += launch.launched;
             handlers.extend(launch.handlers);
         }
-        tx.commit().await.inspect_err(patience::note)?;
+        tx.commit().await.inspect_err(retries::note)?;
         Ok(LaunchResult { launched, handlers: handlers.into_iter().collect(), claimed: vec![] })
     }
 

@@ -17,7 +17,7 @@ use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::error::is_of_contents;
 use crate::store::{
-    ClaimStorage, ClaimedRun, Claimer, Lanes, QueueCursors, QueueLook, Snapshot, Suspect, Unclaimed,
+    ClaimQueues, ClaimStorage, ClaimedRun, Claimer, QueueCursors, QueueScan, Snapshot, Suspect, Unclaimed,
 };
 use crate::telemetry::metrics;
 use crate::util::ids;
@@ -25,53 +25,56 @@ use crate::util::ids;
 /// How many runs of each handler a worker executes.
 type Counts = BTreeMap<String, usize>;
 
-/// The arguments of a claim.
 pub(super) struct Claim<'a, S> {
     claimer: Claimer<'a>,
-    lanes: &'a Lanes,
+    queues: &'a ClaimQueues,
     running_counts: S,
 }
 
 impl<'a> Claim<'a, Counts> {
     /// A claim from the queues of one saga, or of one run: how many runs of others the worker executes does not matter.
-    pub(super) fn uncounted(claimer: Claimer<'a>, lanes: &'a Lanes) -> Self {
-        Self { claimer, lanes, running_counts: Counts::new() }
+    pub(super) fn uncounted(claimer: Claimer<'a>, queues: &'a ClaimQueues) -> Self {
+        Self { claimer, queues, running_counts: Counts::new() }
     }
 }
 
 impl ClaimStorage for PostgresStore {
-    async fn lanes_ready(&self, lanes: &Lanes, progress: &QueueCursors) -> sqlx::Result<(Lanes, QueueLook)> {
+    async fn queues_ready(
+        &self,
+        queues: &ClaimQueues,
+        progress: &QueueCursors,
+    ) -> sqlx::Result<(ClaimQueues, QueueScan)> {
         let (open, since) = progress.open();
         let rows = sqlx::query(self.sql.handler_list_ready.clone())
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
-            .bind(&lanes.reserved_for)
-            .bind(progress.of(lanes, Priority::Normal))
-            .bind(progress.of(lanes, Priority::High))
-            .bind(progress.of(lanes, Priority::Low))
+            .bind(&queues.topics)
+            .bind(&queues.handlers)
+            .bind(&queues.reserved_for)
+            .bind(progress.since(queues, Priority::Normal))
+            .bind(progress.since(queues, Priority::High))
+            .bind(progress.since(queues, Priority::Low))
             .bind(open)
             .bind(since)
-            .bind(&lanes.begun_only);
+            .bind(&queues.begun_only);
         let rows: Vec<PgRow> = rows.all(&self.sessions).await?;
-        let look = rows.first().map(look).transpose()?.ok_or(sqlx::Error::RowNotFound)?;
+        let scan = rows.first().map(scan).transpose()?.ok_or(sqlx::Error::RowNotFound)?;
         let mut ready = HashSet::new();
         for row in &rows {
             if let Some(topic) = row.try_get::<Option<&str>, _>("topic")? {
                 ready.insert((topic, row.try_get("handler")?, row.try_get("lane")?));
             }
         }
-        Ok((lanes.only(|lane| ready.contains(&lane)), look))
+        Ok((queues.only(|queue| ready.contains(&queue)), scan))
     }
 
     async fn claim(
         &self,
         claimer: Claimer<'_>,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         limit: usize,
         running_counts: &BTreeMap<String, usize>,
         progress: &mut QueueCursors,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-        let claim = Claim { claimer, lanes, running_counts };
+        let claim = Claim { claimer, queues, running_counts };
         match self.claim_from(&claim, limit, progress, None).await {
             // Boxed, so that the usual claim is not as large as this one.
             Err(error) if is_of_contents(&error) => Box::pin(self.claim_apart(&claim, limit)).await,
@@ -82,15 +85,15 @@ impl ClaimStorage for PostgresStore {
     async fn claim_suspect(
         &self,
         claimer: Claimer<'_>,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         suspect: &Suspect,
     ) -> sqlx::Result<Option<Result<ClaimedRun, Unclaimed>>> {
-        let lanes = &lanes.only(|lane| lane == suspect.lane());
-        if lanes.len() == 0 {
+        let queues = &queues.only(|queue| queue == suspect.queue());
+        if queues.len() == 0 {
             return Ok(None);
         }
         let mut from_there = QueueCursors::at(suspect);
-        let claim = Claim::uncounted(claimer, lanes);
+        let claim = Claim::uncounted(claimer, queues);
         match self.claim_from(&claim, 1, &mut from_there, Some(&[suspect.id])).await {
             Err(error) if is_of_contents(&error) => {
                 Ok(self.mark_refused(suspect.root, suspect.id, &error).await?.map(Err))
@@ -113,7 +116,7 @@ impl PostgresStore {
         let rows = self.claim_query(claim, limit, progress, only).all(&self.sessions).await?;
         let mut all = Vec::with_capacity(rows.len());
         if only.is_none() {
-            record_look(&rows, claim.lanes, limit, progress)?;
+            record_scan(&rows, claim.queues, limit, progress)?;
         }
         for row in rows.iter().filter(|row| has_run(row)) {
             let claimed = ClaimedRun::from_row(row, identifier)?;
@@ -126,7 +129,6 @@ impl PostgresStore {
         Ok(all)
     }
 
-    /// The statement of a claim.
     pub(super) fn claim_query<'q, S: Serialize + Send + Sync>(
         &'q self,
         claim: &'q Claim<'_, S>,
@@ -134,25 +136,25 @@ impl PostgresStore {
         progress: &QueueCursors,
         only: Option<&'q [Uuid]>,
     ) -> Query<'q, Postgres, PgArguments> {
-        let Claim { claimer: Claimer { worker, identifier }, lanes, running_counts } = claim;
+        let Claim { claimer: Claimer { worker, identifier }, queues, running_counts } = claim;
         let (open, since) = progress.open();
         sqlx::query(self.sql.run_claim.clone())
             .bind(worker)
             .bind(identifier)
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
+            .bind(&queues.topics)
+            .bind(&queues.handlers)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(Json(running_counts))
             .bind((0..limit).map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(progress.of(lanes, Priority::Normal))
-            .bind(&lanes.reserved_for)
-            .bind(lanes.topology)
+            .bind(progress.since(queues, Priority::Normal))
+            .bind(&queues.reserved_for)
+            .bind(queues.topology)
             .bind(only)
-            .bind(progress.of(lanes, Priority::High))
-            .bind(progress.of(lanes, Priority::Low))
+            .bind(progress.since(queues, Priority::High))
+            .bind(progress.since(queues, Priority::Low))
             .bind(open)
             .bind(since)
-            .bind(&lanes.begun_only)
+            .bind(&queues.begun_only)
     }
 
     /// Claims ready runs in parts. A part that the database refuses is halved until the run at fault is alone, which is
@@ -162,7 +164,7 @@ impl PostgresStore {
         claim: &Claim<'_, S>,
         limit: usize,
     ) -> sqlx::Result<Vec<Result<ClaimedRun, Unclaimed>>> {
-        let ready = self.ready(claim.lanes, limit).await?;
+        let ready = self.ready(claim.queues, limit).await?;
         let (mut claimed, mut parts) = (vec![], vec![&ready[..]]);
         while let Some(part) = parts.pop() {
             let ids: Vec<_> = part.iter().map(|(_, id)| *id).collect();
@@ -189,13 +191,13 @@ impl PostgresStore {
         Ok(claimed)
     }
 
-    pub(super) async fn ready(&self, lanes: &Lanes, limit: usize) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
+    pub(super) async fn ready(&self, queues: &ClaimQueues, limit: usize) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
         sqlx::query_as(self.sql.run_list_ready.clone())
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
-            .bind(&lanes.reserved_for)
+            .bind(&queues.topics)
+            .bind(&queues.handlers)
+            .bind(&queues.reserved_for)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .bind(&lanes.begun_only)
+            .bind(&queues.begun_only)
             .all(&self.sessions)
             .await
     }
@@ -214,55 +216,53 @@ impl PostgresStore {
     }
 }
 
-/// Whether the row of a look has a run, too.
 pub(super) fn has_run(row: &PgRow) -> bool {
     row.try_get::<Option<Uuid>, _>("id").is_ok_and(|id| id.is_some())
 }
 
-/// What the statement of this row has seen.
-pub(super) fn look(row: &PgRow) -> sqlx::Result<QueueLook> {
+pub(super) fn scan(row: &PgRow) -> sqlx::Result<QueueScan> {
     let snapshot = Snapshot::parse(row.try_get("snapshot")?, row.try_get("own_xid")?)
         .map_err(|error| sqlx::Error::Decode(error.into()))?;
-    Ok(QueueLook { at: time(row, "looked_at")?, snapshot })
+    Ok(QueueScan { at: time(row, "looked_at")?, snapshot })
 }
 
 /// Advances the positions as far as a claim of so many runs at most has come.
-pub(super) fn record_look(
+pub(super) fn record_scan(
     rows: &[PgRow],
-    lanes: &Lanes,
+    queues: &ClaimQueues,
     limit: usize,
     progress: &mut QueueCursors,
 ) -> sqlx::Result<()> {
     let Some(row) = rows.first() else { return Ok(()) };
-    let look = look(row)?;
-    let queues: Option<Vec<i32>> = row.try_get("left_queues")?;
+    let scan = scan(row)?;
+    let left_queues: Option<Vec<i32>> = row.try_get("left_queues")?;
     let levels: Option<Vec<i32>> = row.try_get("left_levels")?;
     let since: Option<Vec<Option<OffsetDateTime>>> = row.try_get("left_since")?;
-    let all: Vec<_> = lanes.each().collect();
+    let all: Vec<_> = queues.each().collect();
     let mut left = vec![];
-    let places = queues.iter().flatten().zip(levels.iter().flatten()).zip(since.into_iter().flatten());
+    let places = left_queues.iter().flatten().zip(levels.iter().flatten()).zip(since.into_iter().flatten());
     for ((nth, level), since) in places {
-        let lane = usize::try_from(nth - 1).ok().and_then(|nth| all.get(nth));
+        let queue = usize::try_from(nth - 1).ok().and_then(|nth| all.get(nth));
         let level = Priority::ALL.into_iter().find(|it| *it as i32 == *level);
-        left.extend(lane.zip(level).map(|(lane, level)| (*lane, level, since)));
+        left.extend(queue.zip(level).map(|(queue, level)| (*queue, level, since)));
     }
     // As in the statement. Where all candidates of a queue were taken, there may be more.
-    let candidates_max = (limit + 20).min(1 + 10_000 / lanes.len().max(1));
+    let candidates_max = (limit + 20).min(1 + 10_000 / queues.len().max(1));
     if limit >= candidates_max {
         let mut taken = BTreeMap::<_, Vec<OffsetDateTime>>::new();
         for row in rows.iter().filter(|row| has_run(row)) {
-            let lane: (&str, &str, i32) =
+            let queue: (&str, &str, i32) =
                 (row.try_get("topic")?, row.try_get("handler")?, row.try_get("reserved_for")?);
-            taken.entry(lane).or_default().push(time(row, "ready_at")?);
+            taken.entry(queue).or_default().push(time(row, "ready_at")?);
         }
         let cut = taken.into_iter().filter(|(_, since)| since.len() >= candidates_max);
-        for (lane, since) in cut {
-            left.extend(Priority::ALL.map(|level| (lane, level, since.iter().min().copied())));
+        for (queue, since) in cut {
+            left.extend(Priority::ALL.map(|level| (queue, level, since.iter().min().copied())));
         }
     }
     for row in rows.iter().filter(|row| has_run(row)) {
         progress.know(row.try_get("handler")?);
     }
-    progress.looked(lanes, &look, left);
+    progress.record_ready(queues, &scan, left);
     Ok(())
 }

@@ -24,7 +24,6 @@ pub fn failure_if_readable(row: &PgRow, column: &str) -> Option<Failure> {
     readable(failure).0
 }
 
-/// The state of this label.
 pub(super) fn row_state(name: &str) -> sqlx::Result<RowState> {
     RowState::from_name(name)
         .ok_or_else(|| sqlx::Error::Decode(format!("`{name}` is no state of a run").into()))
@@ -57,7 +56,7 @@ struct MoreRow {
     #[serde(rename = "type")]
     kind: Option<String>,
     message: Option<String>,
-    unrolled: bool,
+    has_failed_rollback: bool,
     rollback_requested: bool,
 }
 
@@ -150,7 +149,7 @@ impl MoreRow {
         let like = self.kind.as_deref().zip(self.message.as_deref());
         let more = Failure::more(self.count, like);
         ChildFailure {
-            rollback_failed: self.unrolled.then(|| more.clone()),
+            rollback_failed: self.has_failed_rollback.then(|| more.clone()),
             rolled_back: more,
             rollback_requested: self.rollback_requested,
         }

@@ -18,8 +18,8 @@ use crate::store::Program;
 use crate::store::queue::limited_topics;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, GoneHandler, LimitedSaga, LivingWorker, PauseTarget, PublishedDefinition, Refusing,
-    Registered, SetAside, Topology,
+    DefinitionStorage, GoneHandler, HandOver, HandOverRequest, LimitedSaga, LivingWorker, NewDefinition,
+    PauseTarget, Registered, Topology,
 };
 use crate::util::stored_time::StoredTime;
 
@@ -41,10 +41,7 @@ impl LivingWorker {
 }
 
 impl DefinitionStorage for PostgresStore {
-    async fn publish_definitions(
-        &self,
-        definitions: &[PublishedDefinition],
-    ) -> sqlx::Result<Vec<(String, i32)>> {
+    async fn publish_definitions(&self, definitions: &[NewDefinition]) -> sqlx::Result<Vec<(String, i32)>> {
         for _ in 0..REGISTRATIONS_MAX {
             let known = self.definition_ids(definitions).await?;
             let handlers: BTreeSet<_> = known.iter().map(|(handler, _)| &**handler).collect();
@@ -54,7 +51,7 @@ impl DefinitionStorage for PostgresStore {
                 return Ok(known);
             }
             // One transaction for each, so that two programs never wait for each other.
-            for PublishedDefinition { handler, fingerprint, steps } in unknown {
+            for NewDefinition { handler, fingerprint, steps } in unknown {
                 let register = sqlx::query(self.sql.definition_register.clone()).bind(&**handler);
                 register.bind(fingerprint).bind(Json(steps)).done(&self.sessions).await?;
             }
@@ -115,10 +112,10 @@ impl DefinitionStorage for PostgresStore {
         Ok(Topology { living, paused, limited, limited_topics })
     }
 
-    async fn mark_stuck(&self, refusal: Refusing<'_>) -> sqlx::Result<SetAside> {
+    async fn mark_stuck(&self, refusal: HandOverRequest<'_>) -> sqlx::Result<HandOver> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         // So the next statement sees all living workers, and a worker that starts later sees its result.
-        sqlx::query(self.sql.worker_share.clone()).bind(refusal.worker).execute(&mut *tx).await?;
+        sqlx::query(self.sql.worker_lock_shared.clone()).bind(refusal.worker).execute(&mut *tx).await?;
         let stuck: Option<bool> = sqlx::query_scalar(self.sql.run_hand_over.clone())
             .bind(refusal.key.root)
             .bind(refusal.key.id)
@@ -131,9 +128,9 @@ impl DefinitionStorage for PostgresStore {
             .await?;
         tx.commit().await?;
         Ok(match stuck {
-            Some(true) => SetAside::Stuck,
-            Some(false) => SetAside::HandedOver,
-            None => SetAside::Void,
+            Some(true) => HandOver::Stuck,
+            Some(false) => HandOver::HandedOver,
+            None => HandOver::Void,
         })
     }
 }
@@ -148,7 +145,7 @@ impl PostgresStore {
 
 impl PostgresStore {
     /// The numbers of those of these definitions that are recorded, by handler.
-    async fn definition_ids(&self, of: &[PublishedDefinition]) -> sqlx::Result<Vec<(String, i32)>> {
+    async fn definition_ids(&self, of: &[NewDefinition]) -> sqlx::Result<Vec<(String, i32)>> {
         sqlx::query_as(self.sql.definition_ids.clone())
             .bind(of.iter().map(|it| &*it.handler).collect::<Vec<_>>())
             .bind(of.iter().map(|it| it.fingerprint).collect::<Vec<_>>())
@@ -156,7 +153,6 @@ impl PostgresStore {
             .await
     }
 
-    /// Registers a worker, in a transaction of the caller.
     pub(super) async fn register_on(
         &self,
         connection: &mut PgConnection,

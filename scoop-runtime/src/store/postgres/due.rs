@@ -13,26 +13,28 @@ use uuid::Uuid;
 use super::decode::{time, time_if_any};
 use super::query_ext::FetchExt;
 use crate::store::{
-    ClaimKey, Due, DueStorage, GiveUpReasons, Lanes, OverdueRun, ParentRef, PostgresStore, QueueCursors,
-    Suspect, SuspectClaim, readable,
+    ClaimKey, ClaimQueues, DueStorage, GiveUpReasons, NextDue, OverdueRun, ParentRef, PostgresStore,
+    QueueCursors, Suspect, SuspectClaim, readable,
 };
 use crate::util::when::Now;
 
 impl DueStorage for PostgresStore {
     async fn next_due(
         &self,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         worker: Uuid,
         suspects: SuspectClaim,
         progress: &QueueCursors,
-    ) -> sqlx::Result<Due> {
-        let due = sqlx::query(self.sql.run_next_due.clone()).bind(&lanes.topics).bind(&lanes.handlers);
-        let due = due.bind(worker).bind(&lanes.reserved_for).bind(suspects == SuspectClaim::Allowed);
-        let due = due.bind(progress.of(lanes, Priority::Normal)).bind(progress.of(lanes, Priority::High));
+    ) -> sqlx::Result<NextDue> {
+        let due = sqlx::query(self.sql.run_next_due.clone()).bind(&queues.topics).bind(&queues.handlers);
+        let due = due.bind(worker).bind(&queues.reserved_for).bind(suspects == SuspectClaim::Allowed);
+        let due =
+            due.bind(progress.since(queues, Priority::Normal)).bind(progress.since(queues, Priority::High));
         let (open, since) = progress.open();
-        let due = due.bind(progress.of(lanes, Priority::Low)).bind(open).bind(since).bind(&lanes.begun_only);
+        let due =
+            due.bind(progress.since(queues, Priority::Low)).bind(open).bind(since).bind(&queues.begun_only);
         let row = due.one(&self.sessions).await?;
-        Ok(Due {
+        Ok(NextDue {
             seconds: row.try_get("seconds")?,
             is_pause_over: row.try_get("is_pause_over")?,
             is_worker_dead: row.try_get("is_worker_dead")?,
@@ -87,8 +89,8 @@ impl DueStorage for PostgresStore {
         row.map(read).transpose()
     }
 
-    async fn is_held(&self, key: ClaimKey) -> sqlx::Result<bool> {
-        let held = sqlx::query(self.sql.run_is_held.clone()).bind(key.root).bind(key.id).bind(key.epoch);
+    async fn is_claimed(&self, key: ClaimKey) -> sqlx::Result<bool> {
+        let held = sqlx::query(self.sql.run_is_claimed.clone()).bind(key.root).bind(key.id).bind(key.epoch);
         held.one(&self.sessions).await?.try_get(0)
     }
 

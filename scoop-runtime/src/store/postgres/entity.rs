@@ -16,7 +16,7 @@ use crate::store::entity::{
     StoredEntityEvent,
 };
 use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
-use crate::util::patience::note;
+use crate::util::retries::note;
 
 impl EntityStorage for PostgresStore {
     async fn decide(
@@ -120,7 +120,7 @@ impl PostgresStore {
         let events: Vec<_> = events.iter().map(decode_event).collect::<sqlx::Result<_>>()?;
         let count = events.len() as u64;
         let folded = fold(events);
-        if let Some(refolded) = Refolded::of(&stored, &folded, count) {
+        if let Some(refolded) = Refolded::new(&stored, &folded, count) {
             tx.rollback().await?;
             return Ok(refolded);
         }
@@ -145,7 +145,7 @@ fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
 }
 
 impl PostgresStore {
-    /// Locks an entity in a transaction of the user, and makes its row if it is missing. Returns its version.
+    /// Locks an entity in a transaction of the user, inserts its row if it is missing, and returns its version.
     pub(crate) async fn lock_entity(
         &self,
         connection: &mut PgConnection,
@@ -240,30 +240,30 @@ impl PostgresStore {
         let (mut at_hand, mut missing) = (vec![EntityAtHand::Busy; entities.len()], vec![]);
         for row in rows {
             let nth: i64 = row.try_get("nth")?;
-            let place = usize::try_from(nth - 1).ok().filter(|place| *place < entities.len());
-            let place = place.ok_or_else(|| sqlx::Error::Protocol("an unknown entity was locked".into()))?;
+            let nth = usize::try_from(nth - 1).ok().filter(|nth| *nth < entities.len());
+            let nth = nth.ok_or_else(|| sqlx::Error::Protocol("an unknown entity was locked".into()))?;
             let version: Option<i64> = row.try_get("version")?;
             match version {
                 Some(version) => {
-                    at_hand[place] = match row.try_get("state") {
+                    at_hand[nth] = match row.try_get("state") {
                         Ok(state) => EntityAtHand::Locked(StoredEntity { version, state }),
                         Err(error) => EntityAtHand::Unreadable(error.to_string()),
                     }
                 }
                 None if row.try_get("is_locked")? => {}
-                None => missing.push(place),
+                None => missing.push(nth),
             }
         }
         missing.sort_unstable();
         if !missing.is_empty() {
-            let (names, keys) = pairs(&missing.iter().map(|place| &entities[*place]).collect::<Vec<_>>());
+            let (names, keys) = pairs(&missing.iter().map(|nth| &entities[*nth]).collect::<Vec<_>>());
             let insert = sqlx::query_as(self.sql.entity_insert.clone()).bind(names).bind(keys);
             let made: Vec<(String, String)> = insert.fetch_all(&mut **tx).await?;
             let made: BTreeSet<_> = made.iter().map(|(name, key)| (&**name, &**key)).collect();
             // The others were made by another transaction meanwhile.
-            for place in missing {
-                if made.contains(&(entities[place].name, &*entities[place].key)) {
-                    at_hand[place] = EntityAtHand::Locked(StoredEntity::default());
+            for nth in missing {
+                if made.contains(&(entities[nth].name, &*entities[nth].key)) {
+                    at_hand[nth] = EntityAtHand::Locked(StoredEntity::default());
                 }
             }
         }
@@ -279,17 +279,17 @@ impl PostgresStore {
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
         let mut by_path: [Vec<Settlement>; 3] = Default::default();
         for settlement in settlements {
-            let place = match settlement.path() {
+            let nth = match settlement.path() {
                 SettlePath::Advance => 0,
                 SettlePath::LaunchChildren => 1,
                 SettlePath::RequestRollback | SettlePath::General => 2,
             };
-            by_path[place].push(settlement);
+            by_path[nth].push(settlement);
         }
         let mut settled = BTreeMap::new();
         for mut settlements in by_path.into_iter().filter(|settlements| !settlements.is_empty()) {
             // In the order in which a cancellation locks the runs of a hierarchy.
-            settlements.sort_unstable_by_key(Settlement::place);
+            settlements.sort_unstable_by_key(Settlement::lock_order);
             for bulky in settlements.iter().filter(|settlement| settlement.is_bulky()) {
                 self.store_messages(connection, bulky, None).await?;
             }

@@ -40,8 +40,8 @@ impl FreeStorage for PostgresStore {
     }
 
     async fn reap(&self, worker: Uuid, backoff: Backoff) -> sqlx::Result<Reaped> {
-        let look = sqlx::query_scalar(self.sql.worker_any_dead.clone()).bind(worker);
-        if !look.one(&self.sessions).await? {
+        let is_any_dead = sqlx::query_scalar(self.sql.worker_any_dead.clone()).bind(worker);
+        if !is_any_dead.one(&self.sessions).await? {
             return Ok(Reaped::default());
         }
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
@@ -77,7 +77,6 @@ impl FreeStorage for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Frees the runs of these owners that are not in flight.
     async fn free(
         &self,
         connection: &mut PgConnection,

@@ -32,10 +32,9 @@ const RESTORE: &str = "
         ORDER BY name OPERATOR(pg_catalog.=) 'role', name OPERATOR(pg_catalog.=) 'session_authorization', name)
     FROM pg_catalog.unnest($1::pg_catalog.text[]) AS name";
 
-/// The interval of looks into connections that were in use before.
+/// The interval of checks of connections that were in use before.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The settings found so far.
 #[derive(Default)]
 pub(super) struct HookSettings(Mutex<Found>);
 
@@ -43,7 +42,7 @@ pub(super) struct HookSettings(Mutex<Found>);
 struct Found {
     names: BTreeSet<String>,
     is_superuser: bool,
-    /// The last look into a used connection.
+    /// The last check of a used connection.
     looked_at: Option<Instant>,
 }
 

@@ -15,8 +15,7 @@ use crate::util::sync::{Mutex, lock};
 /// connections.
 pub(crate) const USES_MAX: u32 = 1_000;
 
-/// The time for which an item is kept.
-const KEPT_FOR: Duration = Duration::from_millis(5);
+const IDLE_MAX: Duration = Duration::from_millis(5);
 
 /// A cache of items for the next user. Clones share it.
 #[derive(Debug)]
@@ -25,28 +24,26 @@ pub(crate) struct IdleCache<T>(Arc<Mutex<Entries<T>>>);
 #[derive(Debug)]
 struct Entries<T> {
     /// The items with their expiry times, earliest first.
-    kept: VecDeque<(Instant, T)>,
+    items: VecDeque<(Instant, T)>,
     /// Whether an [`EvictionTask`] drops expired items.
     is_evicting: bool,
 }
 
 impl<T: Send + 'static> IdleCache<T> {
-    /// The number of items.
     pub(crate) fn len(&self) -> usize {
-        lock(&self.0).kept.len()
+        lock(&self.0).items.len()
     }
 
-    /// Takes the most recently used item.
     pub(crate) fn take(&self) -> Option<T> {
-        lock(&self.0).kept.pop_back().map(|(_, thing)| thing)
+        lock(&self.0).items.pop_back().map(|(_, thing)| thing)
     }
 
     /// Keeps the item until it is taken, or dropped after a moment.
     pub(crate) fn put(&self, thing: T) {
         let begins = {
-            let mut shelf = lock(&self.0);
-            shelf.kept.push_back((Instant::now() + KEPT_FOR, thing));
-            !std::mem::replace(&mut shelf.is_evicting, true)
+            let mut entries = lock(&self.0);
+            entries.items.push_back((Instant::now() + IDLE_MAX, thing));
+            !std::mem::replace(&mut entries.is_evicting, true)
         };
         if begins {
             // Spawned without the lock: a runtime that is shutting down drops the task at once, which locks.
@@ -57,7 +54,7 @@ impl<T: Send + 'static> IdleCache<T> {
 
 impl<T> Default for IdleCache<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Entries { kept: VecDeque::new(), is_evicting: false })))
+        Self(Arc::new(Mutex::new(Entries { items: VecDeque::new(), is_evicting: false })))
     }
 }
 
@@ -81,17 +78,17 @@ impl<T> EvictionTask<T> {
     fn drop_what_is_due(&mut self) -> Option<Instant> {
         let now = Instant::now();
         loop {
-            let mut shelf = lock(self.0.as_ref()?);
-            let due = shelf.kept.pop_front_if(|(until, _)| *until <= now);
+            let mut entries = lock(self.0.as_ref()?);
+            let due = entries.items.pop_front_if(|(until, _)| *until <= now);
             if due.is_none() {
-                let next = shelf.kept.front().map(|(until, _)| *until);
-                shelf.is_evicting = next.is_some();
-                drop(shelf);
+                let next = entries.items.front().map(|(until, _)| *until);
+                entries.is_evicting = next.is_some();
+                drop(entries);
                 self.0.take_if(|_| next.is_none());
                 return next;
             }
             // Dropped without the lock: the destructor of the item may use the cache.
-            drop(shelf);
+            drop(entries);
         }
     }
 }
@@ -99,13 +96,13 @@ impl<T> EvictionTask<T> {
 impl<T> Drop for EvictionTask<T> {
     /// Drops all items if the task is stopped with its runtime: they may belong to that runtime.
     fn drop(&mut self) {
-        let Some(shelf) = &self.0 else { return };
-        let kept = {
-            let mut shelf = lock(shelf);
-            shelf.is_evicting = false;
-            std::mem::take(&mut shelf.kept)
+        let Some(entries) = &self.0 else { return };
+        let items = {
+            let mut entries = lock(entries);
+            entries.is_evicting = false;
+            std::mem::take(&mut entries.items)
         };
-        drop(kept);
+        drop(items);
     }
 }
 
@@ -133,21 +130,21 @@ mod tests {
         let weak = things.each_ref().map(Arc::downgrade);
         let [first, second] = things;
         warm.put(first);
-        tokio::time::sleep(KEPT_FOR / 2).await;
+        tokio::time::sleep(IDLE_MAX / 2).await;
         warm.put(second);
         assert_eq!(alive(&weak), [true, true]);
-        tokio::time::sleep(KEPT_FOR / 2 + Duration::from_millis(1)).await;
+        tokio::time::sleep(IDLE_MAX / 2 + Duration::from_millis(1)).await;
         assert_eq!(alive(&weak), [false, true]);
         // An item that is taken and put back gets a new expiry time.
         warm.put(warm.take().unwrap());
-        tokio::time::sleep(KEPT_FOR / 2).await;
+        tokio::time::sleep(IDLE_MAX / 2).await;
         assert_eq!(alive(&weak), [false, true]);
-        tokio::time::sleep(KEPT_FOR).await;
+        tokio::time::sleep(IDLE_MAX).await;
         assert_eq!(alive(&weak), [false, false]);
         // The watch starts anew, too.
         warm.put(Arc::new(3));
-        let third = Arc::downgrade(lock(&warm.0).kept.front().map(|(_, third)| third).unwrap());
-        tokio::time::sleep(KEPT_FOR * 2).await;
+        let third = Arc::downgrade(lock(&warm.0).items.front().map(|(_, third)| third).unwrap());
+        tokio::time::sleep(IDLE_MAX * 2).await;
         assert_eq!(alive(&[third]), [false]);
     }
 
@@ -173,9 +170,9 @@ mod tests {
         assert_eq!(alive(&weak), [false, false, true]);
         latter.block_on(async {
             warm.put(third);
-            tokio::time::sleep(KEPT_FOR / 2).await;
+            tokio::time::sleep(IDLE_MAX / 2).await;
             assert_eq!(alive(&weak), [false, false, true]);
-            tokio::time::sleep(KEPT_FOR).await;
+            tokio::time::sleep(IDLE_MAX).await;
             assert_eq!(alive(&weak), [false, false, false]);
         });
     }

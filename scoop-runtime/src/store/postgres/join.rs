@@ -21,7 +21,7 @@ use super::query_ext::FetchExt;
 use crate::error::{is_of_contents, refusal};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, RefusedMember, Withdrawal};
-use crate::util::patience::note;
+use crate::util::retries::note;
 use crate::util::stored_time::StoredTime;
 
 /// How many overdue messages are read at once, first and at most: the keys of some may be locked.
@@ -33,25 +33,24 @@ const DUE_MAX: i64 = 2_000;
 const LOCKED_MAX: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The pause after which an overdue key that was locked is looked at again, in seconds.
+/// The pause before another attempt with an overdue key that was locked, in seconds.
 const LOCKED_PAUSE: f64 = 0.2;
 
 /// The turns of this process at keys: its own transactions wait for each other here, in their order, without a
 /// connection. Several keys share one.
 #[derive(Debug, Default)]
-pub(super) struct JoinTurns([Mutex<()>; 32]);
+pub(super) struct KeyLocks([Mutex<()>; 32]);
 
-impl JoinTurns {
-    fn of(&self, saga: &str, key: &str) -> &Mutex<()> {
-        let place = BuildHasherDefault::<DefaultHasher>::default().hash_one((saga, key));
-        &self.0[usize::try_from(place % self.0.len() as u64).unwrap_or_default()]
+impl KeyLocks {
+    fn lock_of(&self, saga: &str, key: &str) -> &Mutex<()> {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one((saga, key));
+        &self.0[usize::try_from(hash % self.0.len() as u64).unwrap_or_default()]
     }
 }
 
-/// A transaction that has the lock of a key.
 struct KeyTransaction<'a> {
     tx: Transaction<'static, Postgres>,
-    _turn: MutexGuard<'a, ()>,
+    _guard: MutexGuard<'a, ()>,
 }
 
 impl JoinStorage for PostgresStore {
@@ -66,7 +65,7 @@ impl JoinStorage for PostgresStore {
             record.bind(spec.within.map(|within| within.as_secs_f64())).bind(spec.member_bytes_max());
         let record = record.bind(traceparent);
         let Some(row) = record.fetch_optional(&mut *locked.tx).await? else {
-            return Ok(JoinResult::NotHeld);
+            return Ok(JoinResult::NotClaimed);
         };
         if !row.try_get::<bool, _>("is_fit")? {
             let bytes: Option<i32> = row.try_get("bytes")?;
@@ -130,17 +129,16 @@ impl JoinStorage for PostgresStore {
 impl PostgresStore {
     /// Begins a transaction that has the lock of a key. None if another session has it.
     async fn lock_join(&self, spec: &JoinSpec, key: &str) -> sqlx::Result<Option<KeyTransaction<'_>>> {
-        let turn = self.join_turns.of(&spec.saga, key).lock().await;
+        let guard = self.join_locks.lock_of(&spec.saga, key).lock().await;
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         let lock = sqlx::query_scalar(self.sql.join_lock.clone()).bind(&spec.saga).bind(key);
         if lock.one_on(&mut tx).await? {
-            return Ok(Some(KeyTransaction { tx, _turn: turn }));
+            return Ok(Some(KeyTransaction { tx, _guard: guard }));
         }
         tx.rollback().await?;
         Ok(None)
     }
 
-    /// As [`Self::lock_join`], but tries for some time.
     async fn lock_join_patiently(
         &self,
         spec: &JoinSpec,
@@ -251,7 +249,7 @@ impl PostgresStore {
             return Ok(vec![]);
         }
         let runs: Vec<Uuid> = members.iter().map(|row| row.try_get("run")).collect::<sqlx::Result<_>>()?;
-        sqlx::query(self.sql.join_set_aside.clone()).bind(runs).bind(why).execute(tx).await?;
+        sqlx::query(self.sql.join_mark_refused.clone()).bind(runs).bind(why).execute(tx).await?;
         let refused = members.iter().map(|row| {
             let (saga, key, why) = (spec.saga.clone(), key.to_owned(), why.to_owned());
             Ok(RefusedMember { saga, key, message: row.try_get("message_id")?, why })

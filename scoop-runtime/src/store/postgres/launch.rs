@@ -17,7 +17,6 @@ impl NewMessage {
         Some(Json(&self.context)).filter(|context| !context.is_empty())
     }
 
-    /// Its statement, if it is the only one.
     fn insert_query(&self, statement: SqlStr) -> Query<'_, Postgres, PgArguments> {
         sqlx::query(statement)
             .bind(self.id)
@@ -54,7 +53,6 @@ impl NewMessage {
     }
 }
 
-/// The statement of many of them.
 fn insert_many_query(statement: SqlStr, messages: &[NewMessage]) -> Query<'_, Postgres, PgArguments> {
     let each = || messages.iter();
     sqlx::query(statement)
@@ -98,7 +96,7 @@ impl LaunchStorage for PostgresStore {
         messages: &[NewMessage],
     ) -> sqlx::Result<LaunchResult> {
         let launch = async |session: &mut _| match messages {
-            [one] if one.is_simple() => self.launch_one_here(session, claimer, topology, one).await,
+            [one] if one.is_simple() => self.launch_one_claimed(session, claimer, topology, one).await,
             all => self.launch_deduplicated(session, all, claimer, topology).await,
         };
         self.sessions.run(launch).await
@@ -130,7 +128,7 @@ impl PostgresStore {
         })
     }
 
-    pub(super) async fn launch_one_here(
+    pub(super) async fn launch_one_claimed(
         &self,
         executor: impl PgExecutor<'_>,
         claimer: Claimer<'_>,

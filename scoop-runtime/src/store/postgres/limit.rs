@@ -31,7 +31,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::claim::{Claim, has_run, look, record_look};
+use super::claim::{Claim, has_run, record_scan, scan};
 use super::decode::{time, time_if_any, unsigned};
 use super::limit_known::{Done, KnownSaga};
 use super::pool::READ_COMMITTED;
@@ -43,11 +43,11 @@ use crate::store::limit::{
 };
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
-    Candidate, ClaimedRun, Claimer, FreedKeys, Lanes, LimitStorage, LimitedClaim, LimitedRequest,
-    LimitedSaga, QueueCursors, QueueLook, ReadPage, SagaLimit, Unclaimed,
+    Candidate, ClaimQueues, ClaimedRun, Claimer, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest,
+    LimitedSaga, QueueCursors, QueueScan, ReadPage, SagaLimit, Unclaimed,
 };
 use crate::util::ids;
-use crate::util::patience::note;
+use crate::util::retries::note;
 
 /// The number of runs of which one transaction computes the keys. It holds the lock of the limit meanwhile.
 const CANDIDATES_MAX: usize = 500;
@@ -57,17 +57,17 @@ const CANDIDATES_MAX: usize = 500;
 const CANDIDATE_BYTES_MAX: i64 = 1 << 20;
 const CANDIDATE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// The time after which a claim looks at no further page of runs: the claims of other sagas wait for its end. Throughput is the same
+/// The time after which a claim reads no further page of runs: the claims of other sagas wait for its end. Throughput is the same
 /// as with claims of any length, as measured.
 const CLAIM_TIME_MAX: Duration = Duration::from_millis(15);
 
 /// The number of runs of a handler that were left parked that one statement returns.
 const ORPHANED_MAX: i64 = 1_000;
 
-/// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` looks again later. The rows of runs are not waited for.
+/// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` claims again later. The rows of runs are not waited for.
 const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'";
 
-/// The number of keys whose rate admits a parked run that one claim looks at.
+/// The number of keys whose rate admits a parked run that one claim reads.
 const DUE_KEYS_MAX: i64 = 100;
 
 /// The number of idle keys that one claim deletes: more than it adds.
@@ -83,14 +83,13 @@ struct UnderLimit {
 /// Due runs that may be claimed.
 #[derive(Default)]
 struct Candidates {
-    /// Each with its key; empty for those without one.
+    /// The runs, each with its key; empty without one.
     runs: Vec<(Candidate, String)>,
-    /// The runs whose keys this program does not compute.
+    /// The runs of sagas whose key function only a newer program has.
     unkeyed: BTreeSet<Uuid>,
     /// Whether some were left out, since they took too long or their messages are too large.
     is_cut: bool,
-    /// What the statement has seen.
-    look: Option<QueueLook>,
+    scan: Option<QueueScan>,
     /// The queues of all that it has found, and since when each is ready.
     found: Vec<Found>,
     /// The queue time of the last one, if there may be more.
@@ -107,12 +106,12 @@ struct Found {
 
 impl Candidates {
     /// Records in the positions what the statement has seen, and the first runs of which a claim has taken none of these.
-    fn record_look(&self, lanes: &Lanes, taken: &BTreeSet<Uuid>, cursors: &mut QueueCursors) {
-        let Some(look) = &self.look else { return };
+    fn record_scan(&self, queues: &ClaimQueues, taken: &BTreeSet<Uuid>, cursors: &mut QueueCursors) {
+        let Some(scan) = &self.scan else { return };
         let found = self.found.iter().filter(|it| !taken.contains(&it.id));
         let found = found.map(|it| {
-            let (topic, handler, lane) = &it.queue;
-            ((&**topic, &**handler, *lane), it.priority, it.ready_at)
+            let (topic, handler, queue) = &it.queue;
+            ((&**topic, &**handler, *queue), it.priority, it.ready_at)
         });
         // The first ones that it has not found are ready since then at the earliest.
         let cut = self.cut_at.into_iter().flat_map(|at| {
@@ -120,9 +119,9 @@ impl Candidates {
                 let head_start = time::Duration::try_from(Priority::HEAD_START).unwrap_or_default();
                 at.checked_add(head_start * (level as i32))
             };
-            lanes.each().flat_map(move |lane| Priority::ALL.map(|level| (lane, level, of_level(level))))
+            queues.each().flat_map(move |queue| Priority::ALL.map(|level| (queue, level, of_level(level))))
         });
-        cursors.looked(lanes, look, found.chain(cut));
+        cursors.record_ready(queues, scan, found.chain(cut));
     }
 }
 
@@ -236,7 +235,7 @@ impl PostgresStore {
             // A claim without an answer may have been made.
             true => under.tx.commit().await.inspect_err(note)?,
         }
-        self.keep_known(&under.limit.of, under.known);
+        self.store_known(&under.limit.of, under.known);
         Ok(claimed)
     }
 
@@ -247,20 +246,20 @@ impl PostgresStore {
         request: &LimitedRequest<'_>,
         only: Option<&[Uuid]>,
     ) -> Result<(LimitedClaim, bool), ClaimError> {
-        let lanes = &request.queue.lanes;
+        let queues = &request.queue.queues;
         // Statements of their own: they see what others have claimed while the lock was waited for.
-        let mut usage = self.usage(tx, (limit, lanes), known, &[]).await?;
-        let room = usage.room_of_saga(limit);
-        let most = request.slots.min(room);
+        let mut usage = self.usage(tx, (limit, queues), known, &[]).await?;
+        let free = usage.capacity_of_saga(limit);
+        let most = request.slots.min(free);
         let (mut runs, mut cursors) = (vec![], request.cursors.clone());
         if most > 0 {
-            let claim = Claim::uncounted(request.claimer, &request.queue.lanes);
+            let claim = Claim::uncounted(request.claimer, &request.queue.queues);
             let most = if only.is_some() { 1 } else { most };
             let rows = self.claim_query(&claim, most, request.cursors, only).all_on(tx).await;
             let rows = rows.map_err(ClaimError::of_runs)?;
             let identifier = request.claimer.identifier;
             if only.is_none() {
-                record_look(&rows, &request.queue.lanes, most, &mut cursors)?;
+                record_scan(&rows, &request.queue.queues, most, &mut cursors)?;
             }
             let read =
                 rows.iter().filter(|row| has_run(row)).map(|row| ClaimedRun::from_row(row, identifier));
@@ -277,7 +276,7 @@ impl PostgresStore {
             let begun = RateChange::begun(runs.len());
             self.record_begun(tx, limit, &mut usage, [(String::new(), begun)].into()).await?;
         }
-        let is_reached = room <= runs.len();
+        let is_reached = free <= runs.len();
         let is_full = !is_reached && runs.len() == request.slots;
         let opens_in = usage.saga_opens_in(limit);
         let claim = LimitedClaim { is_full, is_reached, opens_in, runs, ..LimitedClaim::default() };
@@ -293,19 +292,19 @@ impl PostgresStore {
         only: Option<&[Uuid]>,
     ) -> Result<(LimitedClaim, bool), ClaimError> {
         let (mut returned, mut cursors) = (Returned::default(), request.cursors.clone());
-        let lanes = &request.queue.lanes;
+        let queues = &request.queue.queues;
         if only.is_none() && request.cursors.is_at_the_beginning() {
-            known.look_back();
+            known.rescan();
         }
         let (mut is_changed, page) =
             self.return_parked(tx, (limit, known), request, &mut returned, &mut cursors).await?;
-        let mut usage = self.usage(tx, (limit, lanes), known, &[]).await?;
+        let mut usage = self.usage(tx, (limit, queues), known, &[]).await?;
         if only.is_none()
             && let Some(since) = known.take_returned_by_others()
         {
             cursors.lower(since);
         }
-        let is_reached = usage.room_of_saga(limit) == 0;
+        let is_reached = usage.capacity_of_saga(limit) == 0;
         let mut all = LimitedClaim { is_reached, page, ..LimitedClaim::default() };
         let (mut asked, mut looked_at) = (request.slots, 0);
         let begun_at = Instant::now();
@@ -322,18 +321,18 @@ impl PostgresStore {
             let is_full = candidates.len() == asked || is_cut;
             looked_at += candidates.len();
             let keys: BTreeSet<_> = candidates.iter().map(|(_, key)| key.clone()).collect();
-            usage = self.usage(tx, (limit, lanes), known, &keys.iter().cloned().collect::<Vec<_>>()).await?;
+            usage = self.usage(tx, (limit, queues), known, &keys.iter().cloned().collect::<Vec<_>>()).await?;
             if only.is_none() {
                 let returns = usage.returns(limit, &returned, keys);
                 returned.add(&returns);
                 let known = (&mut *known, &mut cursors);
-                if self.return_earlier(tx, (limit, lanes), &mut usage, &returns, known).await? {
+                if self.return_earlier(tx, (limit, queues), &mut usage, &returns, known).await? {
                     (is_changed, all.is_full) = (true, true);
                     continue;
                 }
             }
-            let (before, room) = (all.runs.len(), usage.room_of_saga(limit));
-            let mut admitted = Admitted::divide(candidates, &usage, limit, room.min(request.slots - before));
+            let (before, free) = (all.runs.len(), usage.capacity_of_saga(limit));
+            let mut admitted = Admitted::divide(candidates, &usage, limit, free.min(request.slots - before));
             admitted.over.retain(|(run, _)| !found.unkeyed.contains(&run.id));
             let chosen: BTreeSet<_> =
                 admitted.runs.iter().chain(&admitted.over).map(|(run, _)| run.id).collect();
@@ -346,10 +345,10 @@ impl PostgresStore {
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = count > 0;
             is_changed |= has_passed || !all.runs.is_empty();
-            all.is_reached = all.runs.len() - before >= room;
+            all.is_reached = all.runs.len() - before >= free;
             all.is_full = is_full && is_changed && !all.is_reached;
             if only.is_none() {
-                found.record_look(&request.queue.lanes, &chosen, &mut cursors);
+                found.record_scan(&request.queue.queues, &chosen, &mut cursors);
             }
             if !is_full || !has_passed || begun_at.elapsed() >= CLAIM_TIME_MAX {
                 break;
@@ -380,11 +379,11 @@ impl PostgresStore {
         cursors: &mut QueueCursors,
     ) -> sqlx::Result<(bool, ReadPage)> {
         let began = Instant::now();
-        let (saga, rate, lanes) = (&limit.of.saga, limit.rate_by_key(), &request.queue.lanes);
+        let (saga, rate, queues) = (&limit.of.saga, limit.rate_by_key(), &request.queue.queues);
         let FreedKeys { keys, page_from } = request.freed;
         let (mut keys, mut next_page) = (keys.clone(), None);
         if let Some(from) = page_from {
-            let mut page = self.parked_keys(tx, limit, lanes, from).await?;
+            let mut page = self.parked_keys(tx, limit, queues, from).await?;
             if page.len() > PAGE_MAX {
                 next_page = page.pop().map(|(key, _)| key);
             }
@@ -399,10 +398,10 @@ impl PostgresStore {
         keys.dedup();
         let mut is_changed = false;
         if !keys.is_empty() {
-            let mut usage = self.usage(tx, (limit, lanes), known, &keys).await?;
+            let mut usage = self.usage(tx, (limit, queues), known, &keys).await?;
             let returns = usage.returns(limit, returned, keys);
             returned.add(&returns);
-            let runs = self.unpark(tx, lanes, &returns, (known, cursors)).await?;
+            let runs = self.unpark(tx, queues, &returns, (known, cursors)).await?;
             let change = |it: &Return| (it.key.clone(), it.change(runs.get(&it.key).copied().unwrap_or(0)));
             let changes = returns.iter().map(change).collect();
             is_changed = !runs.is_empty();
@@ -422,11 +421,11 @@ impl PostgresStore {
         &self,
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         from: &str,
     ) -> sqlx::Result<Vec<(String, bool)>> {
         let list = sqlx::query_as(self.sql.limit_list_keys.clone());
-        let list = list.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for).bind(from);
+        let list = list.bind(&queues.topics).bind(&queues.handlers).bind(&queues.reserved_for).bind(from);
         list.bind(i64::try_from(PAGE_MAX + 1).unwrap_or(i64::MAX))
             .bind(&limit.of.saga)
             .bind(limit.rate_by_key().map_or(0, Rate::longest_wait_ms))
@@ -439,12 +438,12 @@ impl PostgresStore {
     async fn return_earlier(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        (limit, lanes): (&RecordedLimit, &Lanes),
+        (limit, queues): (&RecordedLimit, &ClaimQueues),
         usage: &mut Usage,
         returns: &[Return],
         known: (&mut KnownSaga, &mut QueueCursors),
     ) -> sqlx::Result<bool> {
-        let runs = self.unpark(tx, lanes, returns, known).await?;
+        let runs = self.unpark(tx, queues, returns, known).await?;
         if limit.rate_by_key().is_some() && !runs.is_empty() {
             let change = |it: &Return| Some((it.key.clone(), it.change(*runs.get(&it.key)?)));
             let changes = returns.iter().filter_map(change).collect();
@@ -458,7 +457,7 @@ impl PostgresStore {
     async fn unpark(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         returns: &[Return],
         (known, cursors): (&mut KnownSaga, &mut QueueCursors),
     ) -> sqlx::Result<BTreeMap<String, i64>> {
@@ -475,8 +474,8 @@ impl PostgresStore {
             return Ok(BTreeMap::new());
         }
         let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
-        let unpark = unpark.bind(&lanes.topics).bind(&lanes.handlers).bind(&lanes.reserved_for);
-        let unpark = unpark.bind(&keys).bind(&places).bind(since).bind(&lanes.begun_only);
+        let unpark = unpark.bind(&queues.topics).bind(&queues.handlers).bind(&queues.reserved_for);
+        let unpark = unpark.bind(&keys).bind(&places).bind(since).bind(&queues.begun_only);
         let rows: Vec<(String, i64, OffsetDateTime, OffsetDateTime)> = unpark.all_on(tx).await?;
         let mut runs = BTreeMap::new();
         for (key, count, since, last) in rows {
@@ -492,19 +491,18 @@ impl PostgresStore {
         Ok(runs.into_iter().map(|(key, (count, _))| (key, count)).collect())
     }
 
-    /// What counts for the limits of the saga, and of these keys.
     async fn usage(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        (limit, lanes): (&RecordedLimit, &Lanes),
+        (limit, queues): (&RecordedLimit, &ClaimQueues),
         known: &mut KnownSaga,
         keys: &[String],
     ) -> sqlx::Result<Usage> {
         let mut usage = Usage::default();
         if limit.concurrency_of_saga().is_some() {
-            usage.running = self.follow_claims(tx, (limit, lanes), known, None).await?;
+            usage.running = self.follow_claims(tx, (limit, queues), known, None).await?;
         } else if limit.is_by_key() {
-            usage.running = self.follow_claims(tx, (limit, lanes), known, Some(keys)).await?;
+            usage.running = self.follow_claims(tx, (limit, queues), known, Some(keys)).await?;
         }
         if limit.rate_of_saga().is_some() {
             self.read_rates(tx, limit, &[String::new()], &mut usage).await?;
@@ -514,7 +512,6 @@ impl PostgresStore {
         Ok(usage)
     }
 
-    /// Reads the time, and the runs of these keys that began.
     async fn read_rates(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -594,7 +591,6 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// So many due runs with their keys.
     async fn candidates(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -603,25 +599,25 @@ impl PostgresStore {
         only: Option<&[Uuid]>,
         until: Instant,
     ) -> sqlx::Result<Candidates> {
-        let lanes = &request.queue.lanes;
+        let queues = &request.queue.queues;
         let (open, since) = request.cursors.open();
         let rows = sqlx::query(self.sql.limit_candidates.clone())
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
-            .bind(&lanes.reserved_for)
+            .bind(&queues.topics)
+            .bind(&queues.handlers)
+            .bind(&queues.reserved_for)
             .bind(i64::try_from(count).unwrap_or(i64::MAX))
             .bind(only)
             .bind(CANDIDATE_BYTES_MAX)
-            .bind(request.cursors.of(lanes, Priority::Normal))
-            .bind(request.cursors.of(lanes, Priority::High))
-            .bind(request.cursors.of(lanes, Priority::Low))
+            .bind(request.cursors.since(queues, Priority::Normal))
+            .bind(request.cursors.since(queues, Priority::High))
+            .bind(request.cursors.since(queues, Priority::Low))
             .bind(open)
             .bind(since)
-            .bind(&lanes.begun_only)
+            .bind(&queues.begun_only)
             .all_on(tx)
             .await?;
         let mut candidates =
-            Candidates { look: rows.first().map(look).transpose()?, ..Candidates::default() };
+            Candidates { scan: rows.first().map(scan).transpose()?, ..Candidates::default() };
         for row in rows.iter().filter(|row| has_run(row)) {
             let level: i32 = row.try_get("priority")?;
             candidates.found.push(Found {
@@ -646,7 +642,7 @@ impl PostgresStore {
                 handler: row.try_get("handler")?,
                 // One that cannot be read has no key.
                 payload: row.try_get("payload").unwrap_or(Value::Null),
-                held_key: row.try_get("held_key")?,
+                serial_key: row.try_get("held_key")?,
                 ends_unbegun: row.try_get("ends_unbegun")?,
             };
             let key = (request.key_of)(&candidate);
@@ -659,7 +655,7 @@ impl PostgresStore {
         Ok(candidates)
     }
 
-    /// Parks runs. Returns how many, and the queue time of the first of each key.
+    /// Parks runs. Returns their number, and the queue time of the first of each key.
     async fn park(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -719,7 +715,7 @@ impl PostgresStore {
     /// Claims ready runs one by one. A run whose claim the database refuses because of its contents is marked stuck.
     async fn claim_limited_apart(&self, request: &LimitedRequest<'_>) -> sqlx::Result<LimitedClaim> {
         let mut all = LimitedClaim::default();
-        for (root, id) in self.ready(&request.queue.lanes, request.slots).await? {
+        for (root, id) in self.ready(&request.queue.queues, request.slots).await? {
             let alone = LimitedRequest { slots: 1, ..*request };
             match self.claim_under_limit(&alone, Some(&[id])).await {
                 Ok(LimitedClaim { runs, is_reached, opens_in, page, .. }) => {
@@ -746,19 +742,18 @@ impl PostgresStore {
         let mut tx = self.sessions.begin_with(BEGIN_CLAIM).await?;
         let lock = sqlx::query(self.sql.limit_lock.clone())
             .bind(request.claimer.worker)
-            .bind(request.queue.lanes.topology)
+            .bind(request.queue.queues.topology)
             .bind(&request.queue.of.saga);
         let Some(row) = lock.first_on(&mut tx).await? else {
             tx.rollback().await?;
             return Ok(None);
         };
         let (limit, known) =
-            (recorded(&row)?, self.take_known(&request.queue.of, request.queue.lanes.topology));
+            (recorded(&row)?, self.take_known(&request.queue.of, request.queue.queues.topology));
         Ok(Some(UnderLimit { tx, limit, known }))
     }
 }
 
-/// The roots, ids and keys of runs.
 fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
     let (mut roots, mut ids, mut keys) = (vec![], vec![], vec![]);
     for (Candidate { root, id, .. }, key) in runs {
@@ -769,7 +764,6 @@ fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) 
     (roots, ids, keys)
 }
 
-/// The limits in a row of `run_limit`.
 fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
     let of = LimitedSaga {
         saga: row.try_get("saga")?,
@@ -780,7 +774,6 @@ fn recorded(row: &PgRow) -> sqlx::Result<RecordedLimit> {
     Ok(RecordedLimit { of, concurrency, serial, rate, queue })
 }
 
-/// The limits in a row.
 pub(super) fn limits(row: &PgRow) -> sqlx::Result<HandlerLimits> {
     let queue = row.try_get::<Option<i32>, _>("queue")?.map(unsigned);
     Ok(HandlerLimits {

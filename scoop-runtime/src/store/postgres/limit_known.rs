@@ -13,11 +13,11 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::query_ext::FetchExt;
 use crate::store::limit::{PAGE_MAX, RecordedLimit};
-use crate::store::{Lanes, LimitedSaga};
+use crate::store::{ClaimQueues, LimitedSaga};
 use crate::util::sync::lock;
 
 /// The number of rows about a saga that are kept at least. A process that has missed more reads all running runs.
-const KEPT: i64 = 10_000;
+const KNOWN_MAX: i64 = 10_000;
 
 /// Ended runs that no claim asks for are forgotten when there are so many, and as many as others.
 const STALE_MAX: usize = 1_000;
@@ -25,7 +25,6 @@ const STALE_MAX: usize = 1_000;
 /// A queue time from which on there may be runs; none for the beginning.
 type Since = Option<OffsetDateTime>;
 
-/// What is known of a saga, up to the newest known row.
 #[derive(Debug, Default)]
 pub(super) struct KnownSaga {
     topology: i64,
@@ -35,18 +34,18 @@ pub(super) struct KnownSaga {
     /// The number of the newest known row; none if there is none.
     newest: Option<i64>,
     /// The rows before this one are deleted.
-    kept_from: i64,
+    oldest: i64,
     /// The runs that count for the concurrency. Some may have ended since.
     running: Counted,
-    /// How many there were when all were last looked up.
+    /// The length of `running` when all of it was last read.
     looked_up: usize,
     /// The keys with parked runs, and since when.
     parked: HashMap<String, Since>,
-    /// Whether other keys may have some, too.
+    /// Whether other keys may have parked runs as well.
     has_more_keys: bool,
     /// Since when runs are ready that other processes have returned to their queues.
     returned_by_others: Since,
-    /// The same of this process, until it is recorded.
+    /// Since when runs are ready that this process has returned, until that is recorded.
     returned: Since,
 }
 
@@ -63,7 +62,7 @@ impl Counted {
     }
 
     /// The runs of a key, as roots, ids and keys.
-    fn of<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (Uuid, Uuid, String)> + 'a {
+    fn under<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (Uuid, Uuid, String)> + 'a {
         let runs = self.by_key.get(key).into_iter().flatten();
         runs.map(move |(id, root)| (*root, *id, key.to_owned()))
     }
@@ -85,7 +84,7 @@ impl Counted {
     }
 }
 
-/// What a claim has done.
+/// The changes by a claim.
 #[derive(Default)]
 pub(super) struct Done {
     /// The runs that it has taken, each with its root and key.
@@ -101,43 +100,41 @@ impl KnownSaga {
         let Some(keys) = keys else {
             return [(String::new(), stored(self.running.len()))].into();
         };
-        keys.iter().map(|key| ((*key).to_owned(), stored(self.running.of(key).count()))).collect()
+        keys.iter().map(|key| ((*key).to_owned(), stored(self.running.under(key).count()))).collect()
     }
 
     /// The runs to be looked up for these keys, and whether these are all.
-    fn to_look_up(&self, keys: Option<&HashSet<&str>>) -> (Vec<(Uuid, Uuid, String)>, bool) {
+    fn unread(&self, keys: Option<&HashSet<&str>>) -> (Vec<(Uuid, Uuid, String)>, bool) {
         match keys.filter(|_| self.running.len() <= 2 * self.looked_up + STALE_MAX) {
-            Some(keys) => (keys.iter().flat_map(|key| self.running.of(key)).collect(), false),
-            None => (self.running.by_key.keys().flat_map(|key| self.running.of(key)).collect(), true),
+            Some(keys) => (keys.iter().flat_map(|key| self.running.under(key)).collect(), false),
+            None => (self.running.by_key.keys().flat_map(|key| self.running.under(key)).collect(), true),
         }
     }
 
-    /// Whether there may be parked runs of this key, and since when.
     pub(super) fn parked_since(&self, key: &str) -> Option<Since> {
         self.parked.get(key).copied().or(self.has_more_keys.then_some(None))
     }
 
-    /// Notes that runs of this key are parked.
     pub(super) fn add_parked(&mut self, key: String, since: Since) {
         let known = self.parked.entry(key).or_insert(since);
         *known = since.min(*known);
     }
 
-    /// Notes that a look at all keys has found this one, of which no runs may be known.
+    /// Notes that a scan at all keys has found this one, of which no runs may be known.
     pub(super) fn find_parked(&mut self, key: &str) {
         if !self.parked.contains_key(key) {
             self.parked.insert(key.to_owned(), None);
         }
     }
 
-    /// Forgets since when runs are parked, for a look at whole queues: one that another transaction had locked may be earlier. If
+    /// Forgets since when runs are parked, for a full scan: one that another transaction had locked may be earlier. If
     /// too many keys are known, or not all are, everything is read again.
-    pub(super) fn look_back(&mut self) {
+    pub(super) fn rescan(&mut self) {
         self.parked.values_mut().for_each(|since| *since = None);
         self.are_keys_read &= !self.has_more_keys && self.parked.len() <= STALE_MAX;
     }
 
-    /// Since when runs are ready that other processes have returned: the next look has to begin there.
+    /// Since when runs are ready that other processes have returned: the next scan has to begin there.
     pub(super) fn take_returned_by_others(&mut self) -> Since {
         self.returned_by_others.take()
     }
@@ -158,14 +155,14 @@ impl KnownSaga {
 }
 
 impl PostgresStore {
-    /// What this process knows of a saga. A claim takes it, and gives it back at its end ([`Self::keep_known`]): so nothing is known
+    /// What this process knows of a saga. A claim takes it, and gives it back at its end ([`Self::store_known`]): so nothing is known
     /// after a claim that failed, which may have been made.
     pub(super) fn take_known(&self, of: &LimitedSaga, topology: i64) -> KnownSaga {
         let known = lock(&self.known).remove(&of.saga).filter(|known| known.topology == topology);
         known.unwrap_or_else(|| KnownSaga { topology, ..KnownSaga::default() })
     }
 
-    pub(super) fn keep_known(&self, of: &LimitedSaga, known: KnownSaga) {
+    pub(super) fn store_known(&self, of: &LimitedSaga, known: KnownSaga) {
         lock(&self.known).insert(of.saga.clone(), known);
     }
 
@@ -174,7 +171,7 @@ impl PostgresStore {
     pub(super) async fn follow_claims(
         &self,
         tx: &mut Transaction<'static, Postgres>,
-        (limit, lanes): (&RecordedLimit, &Lanes),
+        (limit, queues): (&RecordedLimit, &ClaimQueues),
         known: &mut KnownSaga,
         keys: Option<&[String]>,
     ) -> sqlx::Result<BTreeMap<String, i64>> {
@@ -185,7 +182,7 @@ impl PostgresStore {
             known.are_keys_read = false;
         }
         if limit.is_by_key() && !known.are_keys_read {
-            let page = self.parked_keys(tx, limit, lanes, "").await?;
+            let page = self.parked_keys(tx, limit, queues, "").await?;
             known.has_more_keys = page.len() > PAGE_MAX;
             known.parked = page.into_iter().map(|(key, _)| (key, None)).collect();
             known.are_keys_read = true;
@@ -205,7 +202,7 @@ impl PostgresStore {
             return Ok(false);
         }
         let newest = known.newest;
-        let (asked, are_all) = known.to_look_up(keys);
+        let (asked, are_all) = known.unread(keys);
         let (mut roots, mut ids, mut their_keys) = (vec![], vec![], vec![]);
         for (root, id, key) in asked {
             roots.push(root);
@@ -242,10 +239,9 @@ impl PostgresStore {
             known.looked_up = known.running.len();
         }
         // The first ones of so many may have been deleted.
-        Ok(is_there && new < KEPT)
+        Ok(is_there && new < KNOWN_MAX)
     }
 
-    /// Reads all runs that count.
     async fn read_running(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -270,7 +266,6 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Records what a claim has done, for all processes.
     pub(super) async fn record_claim(
         &self,
         tx: &mut Transaction<'static, Postgres>,
@@ -313,11 +308,11 @@ impl PostgresStore {
         let record = record.bind(roots).bind(ids).bind(keys).bind(since).bind(ready_at);
         let numbers: Vec<i64> = record.all_on(tx).await?;
         known.newest = numbers.into_iter().max();
-        let last = known.newest.unwrap_or_default() - KEPT;
-        if last > known.kept_from + KEPT {
+        let last = known.newest.unwrap_or_default() - KNOWN_MAX;
+        if last > known.oldest + KNOWN_MAX {
             let forget = sqlx::query(self.sql.limit_forget.clone()).bind(saga);
-            forget.bind(known.kept_from).bind(last).execute(&mut **tx).await?;
-            known.kept_from = last + 1;
+            forget.bind(known.oldest).bind(last).execute(&mut **tx).await?;
+            known.oldest = last + 1;
         }
         Ok(())
     }
@@ -347,7 +342,7 @@ mod tests {
     fn runs_of_the_asked_keys_are_looked_up_and_at_times_all() {
         let keys = ["1"].into();
         let looked_up = |count| {
-            let (asked, are_all) = running(count).to_look_up(Some(&keys));
+            let (asked, are_all) = running(count).unread(Some(&keys));
             (asked.len(), are_all)
         };
         assert_eq!(looked_up(1_000), (500, false));
@@ -377,14 +372,14 @@ mod tests {
         let at = OffsetDateTime::from_unix_timestamp(5).ok();
         let mut known = KnownSaga { are_keys_read: true, ..KnownSaga::default() };
         known.add_parked("a".into(), at);
-        known.look_back();
+        known.rescan();
         assert_eq!((known.parked_since("a"), known.are_keys_read), (Some(None), true));
         known.has_more_keys = true;
-        known.look_back();
+        known.rescan();
         assert!(!known.are_keys_read);
         let keys = (0..=STALE_MAX).map(|key| (key.to_string(), at)).collect();
         let mut known = KnownSaga { are_keys_read: true, parked: keys, ..KnownSaga::default() };
-        known.look_back();
+        known.rescan();
         assert!(!known.are_keys_read);
     }
 }

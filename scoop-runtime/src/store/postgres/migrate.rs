@@ -84,7 +84,6 @@ pub(super) async fn unfit_server(connection: &mut PgConnection) -> sqlx::Result<
     Ok(too_old.into_iter().chain(encoded).collect())
 }
 
-/// The texts of all migrations for this schema, each with the name of its file.
 pub(crate) fn files(schema: &Schema) -> impl Iterator<Item = (String, String)> {
     let file = |(version, name, text): &(i64, &str, &str)| {
         let name = format!("{version:04}_{}.sql", name.replace(' ', "_"));
@@ -128,7 +127,7 @@ pub(crate) async fn unfit_tables(sessions: &Sessions, schema: &Schema) -> sqlx::
 /// A migration that was applied by this library: its number, its checksum, and the time.
 type RecordedMigration = (i64, Vec<u8>, StoredTime);
 
-/// The migrations that were applied by this library. None if the role may not read that.
+/// The migrations that were applied by this library. None if the role may not read them.
 async fn recorded(sessions: &Sessions, quoted: &str) -> sqlx::Result<Option<Vec<RecordedMigration>>> {
     match sqlx::query_as(recorded_migrations(quoted)).all(sessions).await {
         Err(error) if is_denied(&error) => Ok(None),
@@ -156,7 +155,6 @@ fn differing(recorded: &[RecordedMigration], schema: &Schema) -> Option<SetupErr
     })
 }
 
-/// The first digits of a checksum.
 fn digits(checksum: &[u8]) -> String {
     checksum.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -69,7 +69,6 @@ use tokio::sync::OnceCell;
 use self::server_clock::ServerClock;
 use crate::util::sync::Mutex;
 
-/// The tables of one schema.
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresStore {
     sessions: Sessions,
@@ -77,31 +76,29 @@ pub(crate) struct PostgresStore {
     clock: Arc<ServerClock>,
     /// Whether the role may write messages and runs itself, once that is known.
     writes: Arc<OnceCell<bool>>,
-    /// The turns of this process at the keys of joins.
-    join_turns: Arc<join::JoinTurns>,
-    /// What this process knows of sagas with limits.
+    join_locks: Arc<join::KeyLocks>,
     known: Arc<Mutex<HashMap<String, limit_known::KnownSaga>>>,
 }
 
 impl PostgresStore {
     /// Whether the other one is in the same schema of the same database, by its address.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let [own_place, other_place] = [self, other].map(|store| {
+        let [own, others] = [self, other].map(|store| {
             let options = store.sessions.connect_options();
             let (host, socket) = (options.get_host().to_owned(), options.get_socket().cloned());
             (host, socket, options.get_port(), options.get_database().map(str::to_owned))
         });
         // The texts of statements contain the schema.
-        own_place == other_place && self.sql.message_ended.as_str() == other.sql.message_ended.as_str()
+        own == others && self.sql.message_ended.as_str() == other.sql.message_ended.as_str()
     }
 
     pub(crate) fn new(sessions: Sessions, schema: &Schema) -> Self {
         Self {
             sessions,
-            sql: Statements::of(schema),
+            sql: Statements::new(schema),
             clock: Arc::default(),
             writes: Arc::default(),
-            join_turns: Arc::default(),
+            join_locks: Arc::default(),
             known: Arc::default(),
         }
     }

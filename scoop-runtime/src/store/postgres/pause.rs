@@ -13,7 +13,7 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseTarget};
 use crate::util::format::system_time;
-use crate::util::patience::note;
+use crate::util::retries::note;
 
 impl PostgresStore {
     pub(crate) async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
@@ -73,7 +73,7 @@ impl PostgresStore {
             .await?;
         let running: i64 = row.try_get("running")?;
         Ok(PauseProgress {
-            stands: row.try_get("stands")?,
+            in_force: row.try_get("stands")?,
             is_known: row.try_get("is_known")?,
             behind: row.try_get("behind")?,
             running: usize::try_from(running).unwrap_or(0),
@@ -98,7 +98,6 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Begins a transaction that changes the pauses.
     async fn begin_topology_change(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
         self.lock_topology(&mut tx).await?;
@@ -127,7 +126,6 @@ impl Pause {
     }
 }
 
-/// An element of what `scoop.pauses_of` returns.
 #[derive(Deserialize)]
 struct PauseRow {
     kind: String,

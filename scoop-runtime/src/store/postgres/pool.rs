@@ -19,9 +19,9 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Postgres, SqlSafeStr
 use super::application_name::named;
 use super::idle_cache::{IdleCache, USES_MAX};
 use crate::error::loses_answer;
-use crate::util::detached::uninterrupted;
-use crate::util::patience;
-use crate::util::read_turns::ReadTurns;
+use crate::util::detached::run_to_completion;
+use crate::util::read_permits::ReadPermits;
+use crate::util::retries;
 use crate::util::sync::{Mutex, lock};
 
 /// Settings of the engine's sessions, in place of those of a role or a database. Statements and idle sessions have no
@@ -36,7 +36,7 @@ pub(super) const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = 
     SET default_transaction_read_only = off; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; \
     SET search_path = pg_catalog, pg_temp; SET client_min_messages = warning";
 
-/// The same for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
+/// `SESSION` for a transaction behind a proxy. Its `BEGIN` sets the lock timeout.
 const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
     SET LOCAL idle_in_transaction_session_timeout = '10s'; SET LOCAL plan_cache_mode = force_generic_plan; \
     SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off; \
@@ -47,10 +47,9 @@ const TRANSACTION: &str = "DEALLOCATE ALL; SET LOCAL statement_timeout = 0; \
 const CHECKS_CONNECTION: &str =
     "SELECT set_config('client_connection_check_interval', '1s', true) WHERE version() !~* 'mingw|visual c'";
 
-/// The limit of a statement that reads one hierarchy.
 const READ_MAX: &str = "60s";
 
-/// That of statements without one.
+/// The limit of statements that have none.
 const UNLIMITED: &str = "0";
 
 /// The `BEGIN` of a transaction that may wait for locks.
@@ -66,7 +65,6 @@ const LISTENING_CONNECTIONS_MAX: u32 = 2;
 /// the network may have dropped it.
 const RESTED: Duration = Duration::from_secs(5);
 
-/// The limit of such a test.
 const TEST_MAX: Duration = Duration::from_secs(2);
 
 /// Connections for the engine alone. In the user's pool a connection may be left in the middle of a transaction (sqlx
@@ -78,7 +76,7 @@ pub(crate) struct Sessions {
     listening: PgPool,
     /// The user's pool, whose options may change.
     users: PgPool,
-    /// Those of the user's options that `pool` and `listening` have.
+    /// The options of `users` that `pool` and `listening` have.
     known: Arc<Mutex<Arc<PgConnectOptions>>>,
     /// The options of a direct route, if they differ from the pool's.
     direct: Option<PgConnectOptions>,
@@ -87,8 +85,8 @@ pub(crate) struct Sessions {
     idle: IdleCache<PooledSession>,
     /// The number of callers that wait for `pool`: then no connection is kept.
     waiting: Arc<AtomicUsize>,
-    /// The turns of reads for clients.
-    reads: ReadTurns,
+    /// The permits of reads for clients.
+    reads: ReadPermits,
 }
 
 /// A connection between two statements.
@@ -124,7 +122,7 @@ impl Sessions {
         let (statements, listening) = options(&present, route, direct.as_ref());
         let pool = own_pool(connections, route).connect_lazy_with(statements);
         let listening = own_pool(LISTENING_CONNECTIONS_MAX, Route::Direct).connect_lazy_with(listening);
-        let reads = ReadTurns::at_all(connections);
+        let reads = ReadPermits::at_all(connections);
         let (users, known) = (users.clone(), Arc::new(Mutex::new(present)));
         Self {
             pool,
@@ -154,7 +152,7 @@ impl Sessions {
 
     /// The same for a program with an engine: reads for clients leave it half of the connections.
     pub(crate) fn shared_with_engine(self) -> Self {
-        Self { reads: ReadTurns::at_half(self.connections()), ..self }
+        Self { reads: ReadPermits::at_half(self.connections()), ..self }
     }
 
     /// Runs a single statement, in a transaction of its own.
@@ -165,7 +163,7 @@ impl Sessions {
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
-        if patience::is_in_turn() {
+        if retries::has_permit() {
             return self.read_in(self.begin_read(BEGIN, UNLIMITED), statement).await;
         }
         // A connection dropped in the middle is left to the pool.
@@ -182,12 +180,11 @@ impl Sessions {
         }
     }
 
-    /// Ends a statement that succeeded.
     async fn end(&self, on: StatementSession) -> sqlx::Result<()> {
         let PooledSession { connection, statements } = match on {
             StatementSession::Connection(session) => session,
             StatementSession::Transaction(transaction) => {
-                return transaction.commit().await.inspect_err(patience::note);
+                return transaction.commit().await.inspect_err(retries::note);
             }
         };
         let rests = statements >= USES_MAX || self.pool.is_closed();
@@ -239,14 +236,13 @@ impl Sessions {
             return Ok(session);
         }
         self.renew_options();
-        let _waiting = WaiterCount::new(&self.waiting);
+        let _waiting = WaitingGuard::new(&self.waiting);
         Ok(PooledSession {
-            connection: acquire(&self.pool, patience::acquires_within()).await?,
+            connection: acquire(&self.pool, retries::acquires_within()).await?,
             statements: 1,
         })
     }
 
-    /// Begins a transaction.
     pub(crate) async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         self.begin_with(BEGIN).await
     }
@@ -279,10 +275,10 @@ impl Sessions {
         self.renew_options();
         // Safe: all of it is constant.
         let (pool, begin) = (self.pool.clone(), AssertSqlSafe(begin));
-        let waiting = WaiterCount::new(&self.waiting);
+        let waiting = WaitingGuard::new(&self.waiting);
         drop(self.idle.take());
-        let within = patience::acquires_within();
-        uninterrupted(async move {
+        let within = retries::acquires_within();
+        run_to_completion(async move {
             let _waiting = waiting;
             let mut connection = acquire(&pool, within).await?;
             if after == AfterTransaction::Close {
@@ -307,13 +303,12 @@ impl Sessions {
         self.route == Route::Direct
     }
 
-    /// The number of connections for statements.
     pub(crate) fn connections(&self) -> u32 {
         self.pool.options().get_max_connections()
     }
 
-    /// The turns of reads for clients.
-    pub(crate) fn read_turns(&self) -> ReadTurns {
+    /// The permits of reads for clients.
+    pub(crate) fn read_permits(&self) -> ReadPermits {
         self.reads.clone()
     }
 
@@ -323,7 +318,6 @@ impl Sessions {
         ("engine", open, self.pool.num_idle() + self.idle.len())
     }
 
-    /// The connection options of statements.
     pub(crate) fn connect_options(&self) -> Arc<PgConnectOptions> {
         self.renew_options();
         self.pool.connect_options()
@@ -342,16 +336,16 @@ impl Sessions {
 }
 
 /// A caller that waits for a connection of the pool: returned connections have to go there.
-struct WaiterCount(Arc<AtomicUsize>);
+struct WaitingGuard(Arc<AtomicUsize>);
 
-impl WaiterCount {
+impl WaitingGuard {
     fn new(waiting: &Arc<AtomicUsize>) -> Self {
         waiting.fetch_add(1, Relaxed);
         Self(waiting.clone())
     }
 }
 
-impl Drop for WaiterCount {
+impl Drop for WaitingGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
@@ -410,7 +404,6 @@ enum AfterTransaction {
     Close,
 }
 
-/// The place where a single statement is executed.
 enum StatementSession {
     Connection(PooledSession),
     /// Rolled back, unless the statement succeeds.
@@ -428,7 +421,7 @@ impl StatementSession {
     /// Ends a statement that failed. In a transaction it certainly had no effect.
     fn end_failed(self, error: &sqlx::Error) {
         if let Self::Connection(mut session) = self {
-            patience::note(error);
+            retries::note(error);
             if loses_answer(error) {
                 session.connection.close_on_drop();
             }
@@ -475,7 +468,7 @@ pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; S
 mod tests {
     use super::super::tests::{database, done};
     use super::*;
-    use crate::util::patience::{PATIENCE, Trial};
+    use crate::util::retries::{RETRY_FOR, Retries};
 
     async fn session_of(sessions: &Sessions) -> i32 {
         let ask = async |session: &mut PgConnection| {
@@ -527,8 +520,8 @@ mod tests {
         let pool = database("shared_session").await;
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let read = async || {
-            let trial = Trial::new(PATIENCE).reading(Some(sessions.read_turns()));
-            trial.endure(|_| async { Ok(session_of(&sessions).await) }).await.unwrap()
+            let trial = Retries::new(RETRY_FOR).reading(Some(sessions.read_permits()));
+            trial.run(|_| async { Ok(session_of(&sessions).await) }).await.unwrap()
         };
         let (first, second, other) = tokio::join!(read(), read(), session_of(&sessions));
         assert_eq!([first, second], [other, other]);
@@ -543,7 +536,6 @@ mod tests {
         sessions.run(sleep).await
     }
 
-    /// Waits until the server executes such a statement, or none.
     async fn until_it_sleeps(pool: &PgPool, expected: bool) {
         let sleeps = "SELECT EXISTS (
             SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep')";
@@ -555,13 +547,13 @@ mod tests {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, looks).await.expect("the statement begins and ends");
+        tokio::time::timeout(RETRY_FOR, looks).await.expect("the statement begins and ends");
     }
 
     /// Begins a read for a client that does not end, does this, and drops the read.
     async fn drop_read(pool: &PgPool, sessions: &Sessions, before: impl FnOnce()) {
-        let trial = Trial::new(PATIENCE).reading(Some(sessions.read_turns()));
-        let mut read = std::pin::pin!(trial.endure(|_| sleep(sessions)));
+        let trial = Retries::new(RETRY_FOR).reading(Some(sessions.read_permits()));
+        let mut read = std::pin::pin!(trial.run(|_| sleep(sessions)));
         tokio::select! {
             ended = &mut read => panic!("{ended:?}"),
             () = until_it_sleeps(pool, true) => before(),
@@ -573,7 +565,7 @@ mod tests {
         let pool = database("dropped_read").await;
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         drop_read(&pool, &sessions, || {}).await;
-        assert!(sessions.read_turns().turn(PATIENCE).await.is_ok());
+        assert!(sessions.read_permits().permit(RETRY_FOR).await.is_ok());
         session_of(&sessions).await;
         until_it_sleeps(&pool, false).await;
         sessions.close().await;
@@ -586,7 +578,7 @@ mod tests {
         let sessions = Sessions::new(&pool, 1, &ConnectionSettings::default());
         let mut closing = None;
         drop_read(&pool, &sessions, || closing = Some(sessions.pool.close())).await;
-        let closed = tokio::time::timeout(PATIENCE, closing.expect("the read had begun")).await;
+        let closed = tokio::time::timeout(RETRY_FOR, closing.expect("the read had begun")).await;
         assert!(closed.is_ok(), "the read has a connection");
         done(pool).await;
     }

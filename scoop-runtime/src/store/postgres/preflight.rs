@@ -27,12 +27,12 @@ pub(crate) async fn check(users: &PgPool, sessions: &Sessions) -> Result<(), Run
     let database = RuntimeError::database;
     let opened = open_all(users, sessions).await;
     let (mut listening, mut second, others) = opened.map_err(database("the connections were opened"))?;
-    let shares = shares_session(&mut listening, &mut second).await;
-    let shares = shares.map_err(database("the listening connection was checked"))?;
+    let is_same = is_same_session(&mut listening, &mut second).await;
+    let is_same = is_same.map_err(database("the listening connection was checked"))?;
     // From here on, the sessions open connections of their own.
     close(others.into_iter().chain([second])).await;
     let mut mistakes = vec![];
-    if shares {
+    if is_same {
         mistakes.push(SetupError::SharedSession);
     } else {
         let one = same_database(&mut listening, sessions).await;
@@ -118,7 +118,7 @@ async fn close(opened: impl IntoIterator<Item = PgConnection>) {
 /// Whether a session of the server is handed to another client while a connection has no transaction
 /// open. That shows when one connection meets several sessions, or two meet the same one. While the
 /// second holds a transaction, the first has to get another session if it had that one.
-async fn shares_session(asking: &mut PgConnection, holding: &mut PgConnection) -> sqlx::Result<bool> {
+async fn is_same_session(asking: &mut PgConnection, holding: &mut PgConnection) -> sqlx::Result<bool> {
     let session = session_of(asking).await?;
     for _ in 0..PROBES {
         let mut held = holding.begin().await?;

@@ -9,52 +9,46 @@ use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{Execute, FromRow, PgConnection, Postgres};
 
 use super::Sessions;
-use crate::util::patience;
+use crate::util::retries;
 
-/// A query whose arguments are owned, and whose result is plain rows.
-pub(super) type PlainQuery = Query<'static, Postgres, PgArguments>;
+/// A query with owned arguments, and raw rows as its result.
+pub(super) type OwnedQuery = Query<'static, Postgres, PgArguments>;
 
 /// Executes a query in its own transaction, as the route (direct or proxied) requires, or in one of the caller.
 pub(crate) trait FetchExt: Sized {
     /// One row of the result.
     type Row;
 
-    /// The same query with plain rows as its result.
-    fn untyped(self) -> sqlx::Result<PlainQuery>;
+    fn untyped(self) -> sqlx::Result<OwnedQuery>;
 
-    /// The value of a row.
     fn decode(row: PgRow) -> sqlx::Result<Self::Row>;
 
-    /// All rows.
     async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>> {
         let rows = fetch_all(self.untyped()?, sessions).await?;
         // The statement has been executed, although its answer is lost.
-        rows.into_iter().map(Self::decode).collect::<sqlx::Result<_>>().inspect_err(patience::note)
+        rows.into_iter().map(Self::decode).collect::<sqlx::Result<_>>().inspect_err(retries::note)
     }
 
-    /// The first row, if any.
     async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>> {
         let row = fetch_optional(self.untyped()?, sessions).await?;
-        row.map(Self::decode).transpose().inspect_err(patience::note)
+        row.map(Self::decode).transpose().inspect_err(retries::note)
     }
 
-    /// The first row, which has to exist.
+    /// The first row. An error if there is none.
     async fn one(self, sessions: &Sessions) -> sqlx::Result<Self::Row> {
         self.first(sessions).await?.ok_or(sqlx::Error::RowNotFound)
     }
 
-    /// All rows, on this connection.
     async fn all_on(self, connection: &mut PgConnection) -> sqlx::Result<Vec<Self::Row>> {
         let rows = self.untyped()?.fetch_all(connection).await?;
         rows.into_iter().map(Self::decode).collect()
     }
 
-    /// The first row, if any, on this connection.
     async fn first_on(self, connection: &mut PgConnection) -> sqlx::Result<Option<Self::Row>> {
         self.untyped()?.fetch_optional(connection).await?.map(Self::decode).transpose()
     }
 
-    /// The first row, which has to exist, on this connection.
+    /// The first row, on this connection. An error if there is none.
     async fn one_on(self, connection: &mut PgConnection) -> sqlx::Result<Self::Row> {
         self.first_on(connection).await?.ok_or(sqlx::Error::RowNotFound)
     }
@@ -62,7 +56,6 @@ pub(crate) trait FetchExt: Sized {
 
 /// A statement without result rows.
 pub(super) trait ExecuteExt {
-    /// Executes it; the result counts the affected rows.
     async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult>;
 }
 
@@ -75,7 +68,7 @@ impl ExecuteExt for Query<'_, Postgres, PgArguments> {
 impl FetchExt for Query<'_, Postgres, PgArguments> {
     type Row = PgRow;
 
-    fn untyped(self) -> sqlx::Result<PlainQuery> {
+    fn untyped(self) -> sqlx::Result<OwnedQuery> {
         untyped(self)
     }
 
@@ -90,7 +83,7 @@ where
 {
     type Row = T;
 
-    fn untyped(self) -> sqlx::Result<PlainQuery> {
+    fn untyped(self) -> sqlx::Result<OwnedQuery> {
         untyped(self)
     }
 
@@ -106,7 +99,7 @@ where
 {
     type Row = T;
 
-    fn untyped(self) -> sqlx::Result<PlainQuery> {
+    fn untyped(self) -> sqlx::Result<OwnedQuery> {
         untyped(self)
     }
 
@@ -115,7 +108,7 @@ where
     }
 }
 
-fn untyped<'q>(mut query: impl Execute<'q, Postgres>) -> sqlx::Result<PlainQuery> {
+fn untyped<'q>(mut query: impl Execute<'q, Postgres>) -> sqlx::Result<OwnedQuery> {
     let arguments = query.take_arguments().map_err(sqlx::Error::Encode)?.unwrap_or_default();
     let persistent = query.persistent();
     Ok(sqlx::query_with(query.sql(), arguments).persistent(persistent))
@@ -123,10 +116,10 @@ fn untyped<'q>(mut query: impl Execute<'q, Postgres>) -> sqlx::Result<PlainQuery
 
 // Boxed, so that the code of a statement is not a part of that of each caller.
 
-fn fetch_all(query: PlainQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Vec<PgRow>>> {
+fn fetch_all(query: OwnedQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Vec<PgRow>>> {
     Box::pin(sessions.run(async |session| query.fetch_all(session).await))
 }
 
-fn fetch_optional(query: PlainQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Option<PgRow>>> {
+fn fetch_optional(query: OwnedQuery, sessions: &Sessions) -> BoxFuture<'_, sqlx::Result<Option<PgRow>>> {
     Box::pin(sessions.run(async |session| query.fetch_optional(session).await))
 }

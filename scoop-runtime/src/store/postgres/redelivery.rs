@@ -13,9 +13,8 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::store::Redelivery;
 use crate::util::ids;
-use crate::util::patience::note;
+use crate::util::retries::note;
 
-/// The number of events read by one statement.
 const EVENTS_MAX: i64 = 10_000;
 
 /// The largest lag of a program's clock, which makes the ids of events, behind the server's.
@@ -27,7 +26,6 @@ struct Candidate {
     context: Context,
 }
 
-/// The result of one search.
 struct Found {
     candidates: Vec<Candidate>,
     next: Option<Uuid>,

@@ -17,7 +17,7 @@ use crate::store::{
     InterventionSubject, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget, Requester,
     RowState,
 };
-use crate::tree::{Extent, RunInfo};
+use crate::tree::{RunInfo, TreeBounds};
 use crate::util::format::system_time;
 
 impl RepairStorage for PostgresStore {
@@ -69,7 +69,7 @@ impl RepairStorage for PostgresStore {
         &self,
         root: Uuid,
         runs: Option<&[Uuid]>,
-        extent: Extent,
+        extent: TreeBounds,
     ) -> sqlx::Result<Vec<(Intervention, usize)>> {
         if runs.is_none() && extent.events.is_none() {
             let all = sqlx::query(self.sql.intervention_list.clone()).bind(root).all(&self.sessions).await?;
@@ -139,7 +139,7 @@ impl PostgresStore {
         Ok((runs, later.map_or(now, |later| later.max(now))))
     }
 
-    /// Gives a stuck run another chance, if it is still stuck.
+    /// Retries a stuck run, if it is still stuck.
     async fn give_a_chance(
         &self,
         connection: &mut PgConnection,
@@ -235,7 +235,7 @@ impl ConcernedRun {
             handling: handling.map(unsigned),
             context: context.map(|stored| stored.map(|Json(context)| context).unwrap_or_default()),
             compensates: is("compensates")?,
-            part_is_done: is("part_is_done")?,
+            is_part_complete: is("part_is_done")?,
             leaves_behind: is("leaves_behind")?,
         })
     }

@@ -13,8 +13,8 @@ use crate::store::{
     CancelResult, ParentRef, Relaunch, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
 };
 use crate::util::name::RUNS_NAMED;
-use crate::util::patience::{Attempt, note};
-use crate::{CancellationRequest, Named, RelaunchAnswer, RunId};
+use crate::util::retries::{Attempt, note};
+use crate::{CancellationRequest, IdObject, RelaunchAnswer, RunId};
 
 impl RequestStorage for PostgresStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
@@ -23,7 +23,7 @@ impl RequestStorage for PostgresStore {
             .transpose()
     }
 
-    async fn named(&self, id: Uuid) -> sqlx::Result<Option<Named>> {
+    async fn named(&self, id: Uuid) -> sqlx::Result<Option<IdObject>> {
         let rows = sqlx::query(self.sql.id_find_kind.clone())
             .bind(id)
             .bind(i64::from(RUNS_NAMED))
@@ -40,11 +40,12 @@ impl RequestStorage for PostgresStore {
             }
         }
         Ok(Some(match row.try_get("kind")? {
-            "run" => {
-                Named::Run { hierarchy, handler: runs.pop().map_or_else(String::new, |(_, handler)| handler) }
-            }
-            "hierarchy" => Named::Hierarchy { runs },
-            _ => Named::Message { hierarchy, runs },
+            "run" => IdObject::Run {
+                hierarchy,
+                handler: runs.pop().map_or_else(String::new, |(_, handler)| handler),
+            },
+            "hierarchy" => IdObject::Hierarchy { runs },
+            _ => IdObject::Message { hierarchy, runs },
         }))
     }
 
@@ -116,11 +117,11 @@ impl RequestStorage for PostgresStore {
         if state.try_get::<i64, _>("handled")? == 0 {
             return Ok(RollbackStart::NoHandlers);
         }
-        let turned_back = state.try_get("rollback_requested")? || state.try_get::<i64, _>("committed")? == 0;
-        if turned_back && !state.try_get("failed_itself")? {
+        let began = state.try_get("rollback_requested")? || state.try_get::<i64, _>("committed")? == 0;
+        if began && !state.try_get("failed_itself")? {
             return Ok(RollbackStart::RolledBack);
         }
-        if turned_back || state.try_get("failed")? {
+        if began || state.try_get("failed")? {
             return Ok(RollbackStart::FailedBefore);
         }
         if asked.is_dry_run {
@@ -181,7 +182,6 @@ impl PostgresStore {
     }
 }
 
-/// Commits a request.
 pub(super) async fn commit(tx: Transaction<'static, Postgres>) -> sqlx::Result<()> {
     tx.commit().await.inspect_err(note)
 }
@@ -202,7 +202,6 @@ impl PostgresStore {
         Ok(tx)
     }
 
-    /// What a cancellation would do now.
     async fn check_cancellation(&self, target: &RequestTarget) -> sqlx::Result<CancelResult> {
         let check = sqlx::query_as(self.sql.cancellation_check.clone())
             .bind(target.lineage.root_id())
@@ -217,6 +216,6 @@ impl PostgresStore {
         if asked.attempt == Attempt::First {
             return Ok(false);
         }
-        sqlx::query_scalar(self.sql.request_is_done.clone()).bind(asked.id).one_on(tx).await
+        sqlx::query_scalar(self.sql.request_is_recorded.clone()).bind(asked.id).one_on(tx).await
     }
 }

@@ -11,12 +11,11 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::store::{
-    DueHierarchies, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Rest,
+    DueBatch, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Rest,
 };
 
-/// The number of rows read by one statement.
 const ROWS_MAX: i64 = 1_000;
 
 /// The longest age that the server can calculate with, in seconds: about 1,000 years.
@@ -60,7 +59,7 @@ impl PostgresStore {
     pub(crate) async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
         let (committed, rolled_back, is_by_topic) = match times {
             PruneTimes::Age(age) => (seconds(age), seconds(age), false),
-            PruneTimes::ByTopic(keep) => (seconds_kept(keep.committed), seconds_kept(keep.rolled_back), true),
+            PruneTimes::ByTopic(keep) => (in_seconds(keep.committed), in_seconds(keep.rolled_back), true),
         };
         sqlx::query_scalar(self.sql.prune_deletable.clone())
             .bind(roots.to_vec())
@@ -79,40 +78,40 @@ impl PostgresStore {
         sqlx::query_scalar(self.sql.archive_rows.clone()).bind(parts.to_vec()).all(&self.sessions).await
     }
 
-    pub(crate) async fn take_due(
+    pub(crate) async fn claim_due(
         &self,
         worker: Uuid,
-        keep: Keep,
+        keep: Retention,
         limit: usize,
-    ) -> sqlx::Result<Option<DueHierarchies>> {
+    ) -> sqlx::Result<Option<DueBatch>> {
         let row = sqlx::query(self.sql.retention_next.clone())
             .bind(worker)
-            .bind(seconds_kept(keep.committed))
-            .bind(seconds_kept(keep.rolled_back))
+            .bind(in_seconds(keep.committed))
+            .bind(in_seconds(keep.rolled_back))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .bind(keep.is_archived)
             .one(&self.sessions)
             .await?;
         let Some(roots) = row.try_get("roots")? else { return Ok(None) };
-        let rest = if row.try_get("is_more")? { Rest::More } else { Rest::Nothing };
+        let has_more = row.try_get("is_more")?;
         let behind = Duration::try_from_secs_f64(row.try_get("behind")?).unwrap_or_default();
-        Ok(Some(DueHierarchies { roots, rest, behind }))
+        Ok(Some(DueBatch { roots, has_more, behind }))
     }
 
-    pub(crate) async fn settle_due(
+    pub(crate) async fn delete_due(
         &self,
         worker: Uuid,
-        keep: Keep,
+        keep: Retention,
         settlement: &DueSettlement,
     ) -> sqlx::Result<Vec<PruneResult>> {
         let DueSettlement { due, archived, retry_after } = settlement;
         let settle = sqlx::query(self.sql.retention_settle.clone())
             .bind(worker)
-            .bind(seconds_kept(keep.committed))
-            .bind(seconds_kept(keep.rolled_back))
+            .bind(in_seconds(keep.committed))
+            .bind(in_seconds(keep.rolled_back))
             .bind(due.roots.clone())
             .bind(archived.clone())
-            .bind(due.rest == Rest::Nothing)
+            .bind(!due.has_more)
             .bind(seconds(*retry_after));
         self.deletion(settle).await?.iter().map(PruneResult::from_row).collect()
     }
@@ -156,8 +155,8 @@ impl PostgresStore {
         Ok(pruned.unsigned_abs())
     }
 
-    pub(crate) async fn key_kept_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
-        let row = sqlx::query(self.sql.key_kept_until.clone()).bind(message).first(&self.sessions).await?;
+    pub(crate) async fn key_valid_until(&self, message: Uuid) -> sqlx::Result<Option<OffsetDateTime>> {
+        let row = sqlx::query(self.sql.key_valid_until.clone()).bind(message).first(&self.sessions).await?;
         row.map(|row| time(&row, "until")).transpose()
     }
 }
@@ -200,7 +199,7 @@ fn seconds(age: Duration) -> f64 {
 }
 
 /// For ever is infinity, and so is a time that the server cannot calculate with.
-pub(super) fn seconds_kept(time: Duration) -> f64 {
+pub(super) fn in_seconds(time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds < SECONDS_MAX { seconds } else { f64::INFINITY }
 }

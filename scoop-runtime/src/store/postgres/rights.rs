@@ -15,7 +15,6 @@ impl PostgresStore {
         self.writes.get_or_try_init(ask).await.copied()
     }
 
-    /// The rights that a worker needs and the role lacks.
     pub(crate) async fn lacking_rights(&self) -> sqlx::Result<Vec<String>> {
         sqlx::query_scalar(self.sql.role_lacks.clone()).all(&self.sessions).await
     }

@@ -162,7 +162,7 @@ impl RollbackHistory {
             iteration: 0,
             handler_iteration: handler_iteration.map(unsigned),
         });
-        self.progress.any_part_done = row.try_get("any_part_done")?;
+        self.progress.has_begun = row.try_get("has_begun")?;
         let window: Option<String> = row.try_get("bounds")?;
         self.window = window.map(|window| Window::read(&window)).transpose().map_err(unreadable)?;
         let outputs: Option<Json<BTreeMap<String, Value>>> = row.try_get("outputs")?;

@@ -14,10 +14,10 @@ use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
 use crate::saga::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
-    Advanced, Awaited, DueSchedule, FireResult, Pairs, RequestKey, ScheduleRegistration, ScheduleStorage,
-    TickMessage,
+    Advanced, Awaited, DueSchedule, FireResult, RequestKey, ScheduleRegistration, ScheduleStorage,
+    SubscriptionKeys, TickMessage,
 };
-use crate::util::patience::note;
+use crate::util::retries::note;
 
 impl DueSchedule {
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
@@ -49,15 +49,15 @@ impl ScheduleStorage for PostgresStore {
         Ok(())
     }
 
-    async fn schedule_next_due(&self, (topics, handlers): Pairs<'_>) -> sqlx::Result<Awaited> {
+    async fn schedule_next_due(&self, (topics, handlers): SubscriptionKeys<'_>) -> sqlx::Result<Awaited> {
         let wait = sqlx::query(self.sql.schedule_next_due.clone()).bind(topics).bind(handlers);
         let row = wait.one(&self.sessions).await?;
         Ok(Awaited { seconds: row.try_get("seconds")?, unlisted: row.try_get("unlisted")? })
     }
 
-    async fn fire_schedule(&self, pairs: Pairs<'_>) -> sqlx::Result<FireResult> {
+    async fn fire_schedule(&self, keys: SubscriptionKeys<'_>) -> sqlx::Result<FireResult> {
         let mut tx = self.sessions.begin().await?;
-        let Some(taken) = self.take_schedule(&mut tx, pairs).await? else {
+        let Some(taken) = self.take_schedule(&mut tx, keys).await? else {
             return Ok(FireResult::Nothing);
         };
         let timetable = match &taken.timetable {
@@ -103,7 +103,7 @@ impl ScheduleStorage for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Launches what is due of a schedule that was taken, and moves it on.
+    /// Launches the due ticks of a locked schedule, and advances it.
     async fn fire(
         &self,
         tx: &mut PgConnection,
@@ -124,11 +124,11 @@ impl PostgresStore {
         Ok(Advanced::new(taken, &due, handlers))
     }
 
-    /// Locks one of these that is due, until the end of the transaction.
+    /// Locks a due schedule until the end of the transaction.
     async fn take_schedule(
         &self,
         tx: &mut PgConnection,
-        (topics, handlers): Pairs<'_>,
+        (topics, handlers): SubscriptionKeys<'_>,
     ) -> sqlx::Result<Option<DueSchedule>> {
         let take = sqlx::query(self.sql.schedule_lock_due.clone()).bind(topics).bind(handlers);
         take.fetch_optional(tx).await?.as_ref().map(DueSchedule::from_row).transpose()
@@ -139,12 +139,10 @@ impl PostgresStore {
         sqlx::query_scalar(self.sql.hierarchy_is_unfinished.clone()).bind(root).one_on(tx).await
     }
 
-    /// Launches ticks, and returns their handlers.
     async fn tick(&self, tx: &mut PgConnection, ticks: &[TickMessage<'_>]) -> sqlx::Result<Vec<String>> {
         Ok(self.launch_any(tx, ticks).await?.handlers)
     }
 
-    /// Advances a locked schedule after these ticks.
     async fn move_schedule_on(
         &self,
         tx: &mut PgConnection,

@@ -12,7 +12,6 @@ use crate::util::when::Now;
 /// The time for which a reading is reused; the time since the reading is added to it.
 const READING_VALID_FOR: Duration = Duration::from_secs(1);
 
-/// The server's clock.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     reading: Mutex<Option<Reading>>,
@@ -33,7 +32,7 @@ impl Reading {
 }
 
 impl ServerClock {
-    /// The server's current time. Queries the server at most once a second.
+    /// The server's current time, read at most once a second.
     pub(crate) async fn now(&self, sessions: &Sessions) -> sqlx::Result<Now> {
         let known = *lock(&self.reading);
         if let Some(reading) = known.filter(|reading| reading.asked.elapsed() < READING_VALID_FOR) {

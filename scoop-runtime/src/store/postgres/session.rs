@@ -49,7 +49,6 @@ impl PostgresSession {
 }
 
 impl PostgresStore {
-    /// Opens a session, and takes a lock with a fresh key.
     pub(crate) async fn open_session(&self) -> sqlx::Result<PostgresSession> {
         let mut listener = PgListener::connect_with(self.sessions.listening()).await?;
         // The lock has to be taken before anything else, so the reconnect is done here.

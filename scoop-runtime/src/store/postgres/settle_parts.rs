@@ -10,7 +10,7 @@ macro_rules! rules {
     };
 }
 
-/// A rule that names another one stands before it.
+/// A rule comes before those that it names.
 const RULES: [(&str, &str); 11] = rules![
     progress,
     suspended_event,

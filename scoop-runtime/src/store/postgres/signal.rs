@@ -14,11 +14,11 @@ use super::notification::SIGNAL_SENT;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables};
 use crate::store::{
-    AwaitingRun, ClaimKey, ClaimedRun, Deliver, Delivered, ExpiredSignals, Lanes, LockedDelivery, NewSignal,
-    RefusedDelivery, SignalClaimer, SignalSent, SignalStorage, SignalType, TransactionNumber,
+    AwaitingRun, ClaimKey, ClaimQueues, ClaimedRun, Deliver, Delivered, ExpiredSignals, LockedDelivery,
+    NewSignal, RefusedDelivery, SignalClaimer, SignalSent, SignalStorage, SignalType, TransactionNumber,
 };
 use crate::telemetry;
-use crate::util::patience;
+use crate::util::retries;
 
 impl SignalStorage for PostgresStore {
     async fn send_signal(
@@ -40,7 +40,7 @@ impl SignalStorage for PostgresStore {
             }
             Err(error) => return Err(error),
         }
-        let delivered = self.deliver_despite_locks(vec![signal.to.clone()], LOOKS_AFTER).await?;
+        let delivered = self.deliver_despite_locks(vec![signal.to.clone()], REDELIVERY_PAUSES_MS).await?;
         let Delivered { handlers, locked, .. } = delivered;
         if !locked.is_empty() {
             // The signal is stored. A program with sagas delivers it when the lock has ended.
@@ -66,7 +66,7 @@ impl SignalStorage for PostgresStore {
     }
 
     async fn expire_signals(&self, limit: u32) -> sqlx::Result<Vec<ExpiredSignals>> {
-        let rows = sqlx::query(self.sql.signal_expire_kept.clone())
+        let rows = sqlx::query(self.sql.signal_mark_expired.clone())
             .bind(i64::from(limit))
             .all(&self.sessions)
             .await?;
@@ -85,7 +85,7 @@ impl SignalStorage for PostgresStore {
     }
 
     async fn signal_types(&self, name: &str) -> sqlx::Result<Vec<SignalType>> {
-        let types = sqlx::query_as(self.sql.signal_shapes.clone()).bind(name);
+        let types = sqlx::query_as(self.sql.signal_types.clone()).bind(name);
         let types: Vec<(Option<String>, bool)> = types.all(&self.sessions).await?;
         Ok(types.into_iter().map(|(shape, is_living)| SignalType { shape, is_living }).collect())
     }
@@ -117,7 +117,7 @@ enum Reaching<'a> {
     AllBut(&'a [Uuid]),
 }
 
-/// How far a signal is.
+/// The progress of a signal.
 struct SignalState {
     reached: u64,
     is_due: bool,
@@ -134,7 +134,7 @@ impl TryFrom<PgRow> for SignalState {
 
 /// A role that may not deliver looks for the delivery of a program with sagas after each of these pauses, in ms. A call
 /// that finds a locked row repeats the delivery after each of them.
-const LOOKS_AFTER: [u64; 8] = [2, 5, 10, 20, 50, 100, 200, 500];
+const REDELIVERY_PAUSES_MS: [u64; 8] = [2, 5, 10, 20, 50, 100, 200, 500];
 
 /// For how long a delivery waits for the lock of another session.
 const LOCK_WAIT: &str = "20ms";
@@ -150,7 +150,7 @@ impl PostgresStore {
     async fn send_without_rights(&self, signal: &NewSignal) -> sqlx::Result<SignalSent> {
         self.insert_briefly(signal).await?;
         self.notification(SIGNAL_SENT).done(&self.sessions).await?;
-        let mut pauses = LOOKS_AFTER.into_iter();
+        let mut pauses = REDELIVERY_PAUSES_MS.into_iter();
         loop {
             let SignalState { reached, is_due } =
                 self.state_of(signal).one(&self.sessions).await?.try_into()?;
@@ -165,7 +165,7 @@ impl PostgresStore {
     async fn insert_briefly(&self, signal: &NewSignal) -> sqlx::Result<()> {
         let mut transaction = self.sessions.begin_with(BEGIN_BRIEFLY).await?;
         self.insert_signal(&mut *transaction, signal).await?;
-        transaction.commit().await.inspect_err(patience::note)
+        transaction.commit().await.inspect_err(retries::note)
     }
 
     fn state_of(&self, signal: &NewSignal) -> Query<'_, Postgres, PgArguments> {
@@ -179,8 +179,8 @@ impl PostgresStore {
         claimer: Option<SignalClaimer<'_>>,
     ) -> sqlx::Result<SignalSent> {
         let NewSignal { id, to: SignalKey { name, key }, payload, keep, trace } = signal;
-        let none = Lanes::default();
-        let lanes = claimer.map_or(&none, |claimer| claimer.lanes);
+        let none = ClaimQueues::default();
+        let queues = claimer.map_or(&none, |claimer| claimer.queues);
         let identifier = claimer.map_or("", |claimer| claimer.claimer.identifier);
         let rows = sqlx::query(self.sql.signal_send.clone())
             .bind(id)
@@ -189,11 +189,11 @@ impl PostgresStore {
             .bind(Json(payload))
             .bind(keep.as_secs_f64())
             .bind(claimer.map_or(Uuid::nil(), |claimer| claimer.claimer.worker))
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
-            .bind(&lanes.reserved_for)
+            .bind(&queues.topics)
+            .bind(&queues.handlers)
+            .bind(&queues.reserved_for)
             .bind(claimer.map_or(0, |claimer| i64::try_from(claimer.slots).unwrap_or(i64::MAX)))
-            .bind(lanes.topology)
+            .bind(queues.topology)
             .bind(trace.as_ref().map(TraceContext::traceparent))
             .all(&self.sessions)
             .await?;

@@ -17,7 +17,6 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use super::{settle_parts, shared_parts};
 use crate::SetupError;
 
-/// The prefix of a schema's channel.
 const CHANNEL_PREFIX: &str = "scoop:";
 
 /// The longest name of a schema: PostgreSQL cuts names after 63 bytes, and that of the channel is longer.
@@ -27,7 +26,6 @@ const BYTES_MAX: usize = 63 - CHANNEL_PREFIX.len();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Schema {
     name: String,
-    /// As it is written in statements.
     quoted: String,
 }
 
@@ -51,12 +49,10 @@ impl Schema {
         Err(SetupError::SchemaName { name: name.to_owned(), why })
     }
 
-    /// The name as it is.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The name as it is written in statements.
     pub(crate) fn quoted(&self) -> &str {
         &self.quoted
     }
@@ -79,10 +75,8 @@ macro_rules! text {
     };
 }
 
-/// Declares one field for each statement.
 macro_rules! statements {
     ($($name:ident $(= [$($part:ident),*])?,)*) => {
-        /// All statements, each named as its file.
         #[derive(Clone, Debug)]
         pub(crate) struct Statements {
             $(pub(crate) $name: SqlStr,)*
@@ -92,8 +86,7 @@ macro_rules! statements {
         }
 
         impl Statements {
-            /// The texts for this schema.
-            pub(crate) fn of(schema: &Schema) -> Self {
+            pub(crate) fn new(schema: &Schema) -> Self {
                 Self {
                     $($name: schema.qualify(&text!($name $(= $($part)*)?)),)*
                     channel: format!("{CHANNEL_PREFIX}{}", schema.name()),
@@ -155,10 +148,10 @@ statements! {
     join_oldest,
     join_overdue,
     join_record,
-    join_set_aside,
+    join_mark_refused,
     join_withdraw,
-    keep_time_publish,
-    key_kept_until,
+    retention_publish,
+    key_valid_until,
     launches_declare,
     launches_list,
     launches_record,
@@ -215,7 +208,7 @@ statements! {
     redeliver_lock,
     relaunch_list,
     request_find_target,
-    request_is_done,
+    request_is_recorded,
     request_list,
     retention_next,
     retention_put_off,
@@ -238,7 +231,7 @@ statements! {
     run_give_up_reasons,
     run_hand_over,
     run_history,
-    run_is_held,
+    run_is_claimed,
     run_is_reachable,
     run_is_recorded,
     run_left_children,
@@ -282,14 +275,14 @@ statements! {
     signal_awaited,
     signal_awaited_by,
     signal_deliver,
-    signal_expire_kept,
+    signal_mark_expired,
     signal_horizon,
     signal_insert,
     signal_insert_any,
     signal_names,
     signal_refuse,
     signal_send,
-    signal_shapes,
+    signal_types,
     signal_state,
     signal_waiting,
     step_begin,
@@ -307,7 +300,7 @@ statements! {
     worker_reap,
     worker_register,
     worker_registration,
-    worker_share,
+    worker_lock_shared,
     worker_wait_for_claims,
 }
 
@@ -315,7 +308,6 @@ statements! {
 mod tests {
     use super::*;
 
-    /// The statements that also run in transactions of the user.
     fn among_others(all: &Statements) -> Vec<(&'static str, &SqlStr)> {
         vec![
             ("entity_insert_in_step", &all.entity_insert_in_step),
@@ -430,7 +422,7 @@ mod tests {
 
     #[test]
     fn statements_in_transactions_of_the_user_name_every_schema() {
-        let all = Statements::of(&Schema::new("scoop").unwrap());
+        let all = Statements::new(&Schema::new("scoop").unwrap());
         for (name, text) in among_others(&all) {
             assert_eq!(captured(&unqualified(text.as_str())), Vec::<String>::new(), "{name}");
         }

@@ -9,10 +9,9 @@ use uuid::Uuid;
 use super::decode::failure;
 use super::query_ext::FetchExt;
 use crate::store::{HandlerOutcome, MessageStatus, PostgresStore, StatusStorage, Waited};
-use crate::tree::{Extent, FAILURE_BYTES_MAX, LeftOut, RunInfo, RunRow, TreeRows};
+use crate::tree::{FAILURE_BYTES_MAX, LeftOut, RunInfo, RunRow, TreeBounds, TreeRows};
 
 impl HandlerOutcome {
-    /// From a row of `message_status.sql`, if that is about a handler.
     fn from_row(row: &PgRow) -> sqlx::Result<Option<Self>> {
         if row.try_get::<Option<&str>, _>("handler")?.is_none() {
             return Ok(None);
@@ -53,7 +52,7 @@ impl StatusStorage for PostgresStore {
         sqlx::query_scalar(self.sql.message_find_by_root.clone()).bind(root).first(&self.sessions).await
     }
 
-    async fn tree(&self, message: Uuid, extent: Extent) -> sqlx::Result<TreeRows> {
+    async fn tree(&self, message: Uuid, extent: TreeBounds) -> sqlx::Result<TreeRows> {
         let stored = |bound: Option<usize>| bound.map(|bound| i32::try_from(bound).unwrap_or(i32::MAX - 1));
         let tree = sqlx::query(self.sql.run_tree.clone())
             .bind(message)

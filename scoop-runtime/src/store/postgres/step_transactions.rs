@@ -28,7 +28,7 @@ use uuid::Uuid;
 use super::hook_settings::HookSettings;
 use super::idle_cache::{IdleCache, USES_MAX};
 use crate::error::is_transient_in_step;
-use crate::util::detached::uninterrupted;
+use crate::util::detached::run_to_completion;
 use crate::util::sync::{Mutex, lock};
 
 /// Fails on a standby, where a step could not write.
@@ -51,7 +51,6 @@ const UNLOCK: &str = "SELECT pg_catalog.pg_advisory_unlock_all()";
 /// How long a failed step may take to roll back before its failure is recorded anyway.
 const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 
-/// The name of a saga.
 type Saga = Cow<'static, str>;
 
 /// Provides the transactions of steps. Cheap to clone.
@@ -62,15 +61,13 @@ pub(crate) struct StepTransactions {
     /// [`Sessions::preamble`](crate::store::Sessions::preamble).
     preamble: &'static str,
     hooks: Arc<HookSettings>,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<Grants>>,
     /// Begun, and not in use.
     idle: IdleCache<StepTransaction>,
 }
 
-/// The transaction of a step.
 pub(crate) struct StepTransaction {
     pub(crate) transaction: OpenTransaction,
-    /// The handlers to notify after the commit.
     pub(crate) ready_handlers: Vec<String>,
     /// Whether its connection had no prepared statements when it was handed out.
     pub(crate) is_fresh: bool,
@@ -93,7 +90,6 @@ pub(crate) struct OpenTransaction {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TransactionState {
-    /// No step has used it.
     Begun,
     Used,
     Ended,
@@ -124,7 +120,7 @@ impl Drop for OpenTransaction {
 }
 
 impl OpenTransaction {
-    /// Rolls back, also what is nested in it.
+    /// Rolls back, nested transactions included.
     async fn rollback(&mut self) -> sqlx::Result<()> {
         while PgTransactionManager::get_transaction_depth(self) > 0 {
             PgTransactionManager::rollback(self).await?;
@@ -157,24 +153,19 @@ impl OpenTransaction {
 }
 
 /// The right to one of the connections for steps. Its drop passes the right on.
-struct Permit(Arc<Mutex<Queue>>);
+struct Permit(Arc<Mutex<Grants>>);
 
-struct Queue {
-    /// The number of free rights.
+struct Grants {
     free: usize,
-    /// The sagas with waiting steps, in turn.
     waiting_sagas: VecDeque<Saga>,
-    waiting: HashMap<Saga, VecDeque<Waiter>>,
+    waiting: HashMap<Saga, VecDeque<GrantSender>>,
 }
 
-/// A step that waits for a transaction.
-type Waiter = oneshot::Sender<Grant>;
+type GrantSender = oneshot::Sender<Grant>;
 
-/// The grant of a waiting step.
 enum Grant {
-    /// The transaction, begun.
     Transaction(StepTransaction),
-    /// The right to open one.
+    /// The right to open a transaction.
     Permit(Permit),
 }
 
@@ -187,7 +178,7 @@ impl StepTransactions {
 
     /// At most so many connections at a time, from this pool.
     pub(crate) fn new(pool: PgPool, limit: usize, preamble: &'static str) -> Self {
-        let queue = Queue { free: limit, waiting_sagas: VecDeque::new(), waiting: HashMap::new() };
+        let queue = Grants { free: limit, waiting_sagas: VecDeque::new(), waiting: HashMap::new() };
         let queue = Arc::new(Mutex::new(queue));
         Self { pool, preamble, hooks: Arc::default(), queue, idle: IdleCache::default() }
     }
@@ -200,7 +191,7 @@ impl StepTransactions {
         if !fresh {
             return Ok(opened);
         }
-        uninterrupted(async move {
+        run_to_completion(async move {
             opened.transaction.clear_cached_statements().await?;
             opened.is_fresh = true;
             Ok(opened)
@@ -214,7 +205,7 @@ impl StepTransactions {
         }
         let permit = match Permit::acquire_or_enqueue(&self.queue, saga) {
             Ok(permit) => permit,
-            Err(turn) => match turn.await.map_err(|_| sqlx::Error::PoolClosed)? {
+            Err(grant) => match grant.await.map_err(|_| sqlx::Error::PoolClosed)? {
                 Grant::Transaction(opened) => return opened.reuse_for(run).await,
                 Grant::Permit(permit) => permit,
             },
@@ -227,7 +218,7 @@ impl StepTransactions {
         let begin = AssertSqlSafe(format!("{BEGIN}; {}{MARK}", self.preamble)).into_sql_str();
         let (pool, hooks) = (self.pool.clone(), self.hooks.clone());
         let resets = self.preamble.is_empty();
-        uninterrupted(async move {
+        run_to_completion(async move {
             let mut connection = pool.acquire().await?;
             let user = pool.connect_options();
             let reset = match resets {
@@ -258,7 +249,7 @@ impl StepTransactions {
         }
         let committed = commit_and_begin(&mut transaction).await;
         let begun_for = if next.is_some() { None } else { goes_on };
-        let turn = match &committed {
+        let grant = match &committed {
             Ok(Next::Begun) => {
                 transaction.state = TransactionState::Begun;
                 Grant::Transaction(StepTransaction::begun(transaction, steps + 1, begun_for, permit))
@@ -271,16 +262,16 @@ impl StepTransactions {
                 Grant::Permit(permit)
             }
         };
-        match (next, turn) {
+        match (next, grant) {
             // A step that does not wait any more passes it on by dropping it.
-            (Some(waiter), turn) => drop(waiter.send(turn)),
+            (Some(sender), grant) => drop(sender.send(grant)),
             (None, Grant::Transaction(opened)) => self.park(opened),
             (None, Grant::Permit(permit)) => drop(permit),
         }
         committed.map(drop)
     }
 
-    /// Keeps it for its run, unless a step waits by now.
+    /// Keeps the transaction for its run, unless a step waits by now.
     fn park(&self, mut opened: StepTransaction) {
         loop {
             self.idle.put(opened);
@@ -290,14 +281,13 @@ impl StepTransactions {
             let Some(taken) = self.idle.take() else { return };
             let next = lock(&self.queue).next();
             match next {
-                Some(waiter) => return drop(waiter.send(Grant::Transaction(taken))),
+                Some(sender) => return drop(sender.send(Grant::Transaction(taken))),
                 None => opened = taken,
             }
         }
     }
 }
 
-/// The state of a connection after a commit.
 enum Next {
     /// The transaction of the next step is begun.
     Begun,
@@ -345,7 +335,7 @@ impl StepTransaction {
         }
     }
 
-    /// Begins it anew if it was begun for another run.
+    /// Begins it again if it was begun for another run.
     async fn reuse_for(mut self, run: Uuid) -> sqlx::Result<Self> {
         if self.begun_for.take().is_some_and(|other| other != run) {
             // It is empty, so nothing of it remains.
@@ -371,7 +361,6 @@ impl StepTransaction {
         Ok(current.as_deref() == Some(MARKED))
     }
 
-    /// Closes the connection in the end.
     pub(crate) fn close_in_the_end(&mut self) {
         self.transaction.connection.close_on_drop();
     }
@@ -402,8 +391,7 @@ impl StepTransaction {
 }
 
 impl Permit {
-    /// A free right, or a position in the queue.
-    fn acquire_or_enqueue(queue: &Arc<Mutex<Queue>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
+    fn acquire_or_enqueue(queue: &Arc<Mutex<Grants>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
         let mut held = lock(queue);
         match held.free.checked_sub(1) {
             Some(free) => {
@@ -423,38 +411,37 @@ impl Drop for Permit {
             queue.free += usize::from(next.is_none());
             next
         };
-        if let Some(waiter) = next {
+        if let Some(sender) = next {
             // A step that does not wait any more passes it on in turn.
-            let _ = waiter.send(Grant::Permit(Self(self.0.clone())));
+            let _ = sender.send(Grant::Permit(Self(self.0.clone())));
         }
     }
 }
 
-impl Queue {
+impl Grants {
     /// A position at the end of the queue of this saga.
     fn wait(&mut self, saga: &Saga) -> oneshot::Receiver<Grant> {
-        let (waiter, turn) = oneshot::channel();
-        let waiters = self.waiting.entry(saga.clone()).or_default();
-        if waiters.is_empty() {
+        let (sender, grant) = oneshot::channel();
+        let senders = self.waiting.entry(saga.clone()).or_default();
+        if senders.is_empty() {
             self.waiting_sagas.push_back(saga.clone());
         }
-        waiters.push_back(waiter);
-        turn
+        senders.push_back(sender);
+        grant
     }
 
-    /// The next waiting step.
-    fn next(&mut self) -> Option<Waiter> {
+    fn next(&mut self) -> Option<GrantSender> {
         loop {
             let saga = self.waiting_sagas.pop_front()?;
-            let waiters = self.waiting.get_mut(&saga)?;
-            let waiter = waiters.pop_front();
-            if waiters.is_empty() {
+            let senders = self.waiting.get_mut(&saga)?;
+            let sender = senders.pop_front();
+            if senders.is_empty() {
                 self.waiting.remove(&saga);
             } else {
                 self.waiting_sagas.push_back(saga);
             }
-            if waiter.as_ref().is_some_and(|waiter| !waiter.is_closed()) {
-                return waiter;
+            if sender.as_ref().is_some_and(|sender| !sender.is_closed()) {
+                return sender;
             }
         }
     }
@@ -463,14 +450,11 @@ impl Queue {
 /// What remains to be rolled back after failed user code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RolledBack {
-    /// It had no transaction.
     Nothing,
     /// It had a transaction of the engine.
     Transaction {
-        /// See [`StepTransaction::is_fresh`].
         is_fresh: bool,
     },
-    /// The connection of its transaction was lost.
     LostConnection,
 }
 
@@ -497,30 +481,29 @@ mod tests {
 
     const RUN: Uuid = Uuid::from_u128(1);
 
-    fn queue(free: usize) -> Arc<Mutex<Queue>> {
-        Arc::new(Mutex::new(Queue { free, waiting_sagas: VecDeque::new(), waiting: HashMap::new() }))
+    fn queue(free: usize) -> Arc<Mutex<Grants>> {
+        Arc::new(Mutex::new(Grants { free, waiting_sagas: VecDeque::new(), waiting: HashMap::new() }))
     }
 
-    fn wait(queue: &Mutex<Queue>, saga: &Saga) -> oneshot::Receiver<Grant> {
+    fn wait(queue: &Mutex<Grants>, saga: &Saga) -> oneshot::Receiver<Grant> {
         lock(queue).wait(saga)
     }
 
-    /// Returns which of these steps has got its grant.
-    fn served(turns: &mut [oneshot::Receiver<Grant>]) -> Vec<usize> {
-        let got = |turn: &mut oneshot::Receiver<Grant>| turn.try_recv().is_ok();
-        (0..turns.len()).filter(|at| got(&mut turns[*at])).collect()
+    fn served(grants: &mut [oneshot::Receiver<Grant>]) -> Vec<usize> {
+        let got = |grant: &mut oneshot::Receiver<Grant>| grant.try_recv().is_ok();
+        (0..grants.len()).filter(|at| got(&mut grants[*at])).collect()
     }
 
     #[tokio::test]
     async fn crowd_of_one_saga_takes_turns_with_the_others() {
         let queue = queue(0);
         let [crowd, lone] = [Saga::Borrowed("crowd"), Saga::Borrowed("lone")];
-        let mut turns: Vec<_> = [&crowd, &crowd, &crowd, &lone].map(|saga| wait(&queue, saga)).into();
+        let mut grants: Vec<_> = [&crowd, &crowd, &crowd, &lone].map(|saga| wait(&queue, saga)).into();
         let mut order = vec![];
         for _ in 0..4 {
             let next = lock(&queue).next().unwrap();
             assert!(next.send(Grant::Permit(Permit(self::queue(1)))).is_ok());
-            order.extend(served(&mut turns));
+            order.extend(served(&mut grants));
         }
         assert_eq!(order, [0, 3, 1, 2]);
         assert!(lock(&queue).next().is_none());
@@ -659,14 +642,14 @@ mod interleavings {
     const LIMIT: usize = 2;
 
     /// A step that gets the right to a connection, or stops waiting for it at any moment.
-    fn step(queue: &Arc<Mutex<Queue>>, saga: &Saga, holders: &AtomicUsize) {
+    fn step(queue: &Arc<Mutex<Grants>>, saga: &Saga, holders: &AtomicUsize) {
         let permit = match Permit::acquire_or_enqueue(queue, saga) {
             Ok(permit) => permit,
-            Err(turn) if thread_rng().gen_bool(0.3) => {
+            Err(grant) if thread_rng().gen_bool(0.3) => {
                 thread::yield_now();
-                return drop(turn);
+                return drop(grant);
             }
-            Err(turn) => match block_on(turn) {
+            Err(grant) => match block_on(grant) {
                 Ok(Grant::Permit(permit)) => permit,
                 Ok(Grant::Transaction(_)) => unreachable!("no step has begun one"),
                 Err(_) => panic!("a waiter was forgotten"),
@@ -678,7 +661,7 @@ mod interleavings {
         // As a commit does, or a step that gives up.
         let next = if thread_rng().gen_bool(0.5) { lock(queue).next() } else { None };
         match next {
-            Some(waiter) => drop(waiter.send(Grant::Permit(permit))),
+            Some(sender) => drop(sender.send(Grant::Permit(permit))),
             None => drop(permit),
         }
     }
@@ -686,8 +669,8 @@ mod interleavings {
     #[test]
     fn every_waiter_gets_its_turn_and_no_permit_is_lost() {
         explore(|| {
-            let (turns, waiting) = Default::default();
-            let queue = Arc::new(Mutex::new(Queue { free: LIMIT, waiting_sagas: turns, waiting }));
+            let (grants, waiting) = Default::default();
+            let queue = Arc::new(Mutex::new(Grants { free: LIMIT, waiting_sagas: grants, waiting }));
             let holders = Arc::new(AtomicUsize::new(0));
             let steps = [0, 0, 0, 1, 1].map(|saga| {
                 let (queue, holders) = (queue.clone(), holders.clone());

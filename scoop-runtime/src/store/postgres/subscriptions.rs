@@ -12,9 +12,9 @@ use super::decode::{time, time_if_any};
 use super::limit::limits;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
-use super::retention::seconds_kept;
+use super::retention::in_seconds;
 use crate::RegisteredHandler;
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::store::{
@@ -22,15 +22,15 @@ use crate::store::{
     SubscriptionStorage,
 };
 use crate::util::format::system_time;
-use crate::util::patience::note;
+use crate::util::retries::note;
 
 impl SubscriptionStorage for PostgresStore {
-    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Keep) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
-        let times = |time: fn(Keep) -> Duration| -> Vec<_> {
-            each().map(|it| seconds_kept(time(it.kept(keep)))).collect()
+        let times = |time: fn(Retention) -> Duration| -> Vec<_> {
+            each().map(|it| in_seconds(time(it.kept(keep)))).collect()
         };
-        sqlx::query(self.sql.keep_time_publish.clone())
+        sqlx::query(self.sql.retention_publish.clone())
             .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
             .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
             .bind(times(|keep| keep.committed))

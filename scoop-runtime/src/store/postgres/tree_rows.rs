@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::decode::{failed_attempts, lineage, row_state, time_if_any, unsigned};
 use super::pause::pauses;
 use crate::store::{RowState, readable};
-use crate::tree::{RunHead, RunRow, Standing, Stands};
+use crate::tree::{RunHead, RunRow, RunStage, WorkingState};
 use crate::util::format;
 use crate::util::format::system_time;
 use crate::{CancellationRequest, RunEvent};
@@ -30,9 +30,7 @@ struct EventRow {
     exception: Option<Value>,
     /// What the run waits for after it.
     wait: Option<Value>,
-    /// Whether a new execution begins after it.
-    anew: Option<bool>,
-    /// Whether events before it were left out.
+    begins_execution: Option<bool>,
     follows_gap: bool,
     /// Whether the step that completed with it has no compensation.
     #[serde(default)]
@@ -43,10 +41,8 @@ struct EventRow {
     micros: Option<i64>,
 }
 
-/// Why a wait was not read.
 const TOO_LARGE_WAIT: &str = "its wait is larger, or has more levels, than programs write";
 
-/// A part of an event.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum LeftOutPart {
@@ -81,17 +77,17 @@ impl RunRow {
             Some(event.into_event()?.after_gap(follows_gap))
         });
         let events = events.collect();
-        let standing = match row.try_get("state")? {
-            Some("committed") => Standing::Committed,
-            Some("rolled_back") => Standing::RolledBack,
-            Some(state) => Standing::Unfinished(Stands::read(row, row_state(state)?)?),
-            None => Standing::Missing,
+        let recorded = match row.try_get("state")? {
+            Some("committed") => RunStage::Committed,
+            Some("rolled_back") => RunStage::RolledBack,
+            Some(state) => RunStage::Unfinished(WorkingState::read(row, row_state(state)?)?),
+            None => RunStage::Missing,
         };
         let read_at = time(row, "read_at")?;
         let head = RunHead { lineage: lineage(row)?, message_id: message, handler, topic };
         let former: Option<i32> = row.try_get("execution")?;
         let queued: Option<f64> = row.try_get("queued_seconds")?;
-        let row = Self::new(head, standing, events, read_at)
+        let row = Self::new(head, recorded, events, read_at)
             .after_executions(former.map_or(0, unsigned), time(row, "began_at")?)
             .without_events(left_out)
             .queued_for(queued.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()));
@@ -99,7 +95,7 @@ impl RunRow {
     }
 }
 
-impl Stands {
+impl WorkingState {
     fn read(row: &PgRow, state: RowState) -> sqlx::Result<Self> {
         Ok(Self {
             state,
@@ -130,7 +126,11 @@ impl EventRow {
         let event = if self.left_out == Some(LeftOutPart::Failure) { event.without_failure() } else { event };
         let wait = self.wait.and_then(|wait| serde_json::from_value::<Wait>(wait).ok());
         let event = event.marked(unreadable).before(wait.as_ref());
-        Some(event.going_on_anew(self.anew == Some(true)).without_compensation(self.bare == Some(true)))
+        Some(
+            event
+                .continued(self.begins_execution == Some(true))
+                .without_compensation(self.bare == Some(true)),
+        )
     }
 }
 

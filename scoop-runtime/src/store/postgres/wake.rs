@@ -15,8 +15,8 @@ use super::PostgresStore;
 use super::decode::{failure_if_readable, lineage, time, time_if_any};
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::store::{
-    ClaimKey, ClaimedRun, Claimer, CommittedParent, FormerAttempts, Lanes, LaunchedRun, LeftRun, ParentRef,
-    Release, RequestTarget, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
+    ClaimKey, ClaimQueues, ClaimedRun, Claimer, CommittedParent, FormerAttempts, LaunchedRun, LeftRun,
+    ParentRef, Release, RequestTarget, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
 use crate::util::ids;
 
@@ -59,7 +59,8 @@ impl LaunchedRun {
 impl WakeStorage for PostgresStore {
     async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {
         let none = Claimer { worker: Uuid::nil(), identifier: "" };
-        let woken = self.wake_and_claim(parents, none, &Lanes::default(), WakeOptions::default()).await?;
+        let woken =
+            self.wake_and_claim(parents, none, &ClaimQueues::default(), WakeOptions::default()).await?;
         if woken.awaited.is_empty() {
             return Ok(woken.handlers);
         }
@@ -72,22 +73,22 @@ impl WakeStorage for PostgresStore {
         &self,
         parents: &[ParentRef],
         Claimer { worker, identifier }: Claimer<'_>,
-        lanes: &Lanes,
+        queues: &ClaimQueues,
         WakeOptions { slots, commits }: WakeOptions,
     ) -> sqlx::Result<Woken> {
-        let last_steps: &[String] = if commits { &lanes.last_steps } else { &[] };
+        let last_steps: &[String] = if commits { &queues.last_steps } else { &[] };
         let rows = sqlx::query(self.sql.run_wake.clone())
             .bind(Json(parents))
             .bind(worker)
-            .bind(&lanes.topics)
-            .bind(&lanes.handlers)
+            .bind(&queues.topics)
+            .bind(&queues.handlers)
             .bind(i64::try_from(slots).unwrap_or(i64::MAX))
             .bind(last_steps)
             .bind(identifier)
             .bind(parents.iter().map(|_| ids::now_v7()).collect::<Vec<_>>())
-            .bind(&lanes.reserved_for)
-            .bind(&lanes.definitions)
-            .bind(lanes.topology)
+            .bind(&queues.reserved_for)
+            .bind(&queues.definitions)
+            .bind(queues.topology)
             .all(&self.sessions)
             .await?;
         let mut woken = Woken::default();

@@ -30,7 +30,6 @@ pub(crate) fn rows() -> BTreeSet<Row> {
     rows
 }
 
-/// The texts between backticks.
 pub(crate) fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }

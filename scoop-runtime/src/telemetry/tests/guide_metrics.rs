@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use super::guide_events::{PAGE, quoted};
 
-/// Name, kind, unit and labels of a metric.
 pub(crate) type MetricRow = (String, String, String, Vec<String>);
 
-/// Parses the table of the metrics.
 pub(crate) fn metric_rows() -> BTreeSet<MetricRow> {
     let row = |line: &str| match &line.split('|').map(str::trim).collect::<Vec<_>>()[..] {
         [_, name, kind, unit, labels, ..] if name.starts_with("`scoop_") => {

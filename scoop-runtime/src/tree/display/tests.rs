@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::store::RowState;
-use crate::tree::{Extent, LeftOut, RunHead, RunRow, Standing, Stands, TreeRows};
+use crate::tree::{LeftOut, RunHead, RunRow, RunStage, TreeBounds, TreeRows, WorkingState};
 
 const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";
 
@@ -31,20 +31,20 @@ fn failed(kind: EventKind, step: Option<&str>, millis: u64, failure: &Failure) -
     RunEvent { failure: Some(failure.clone()), ..event(kind, step, millis) }
 }
 
-fn stands(state: RowState) -> Stands {
-    Stands { state, ..Stands::default() }
+fn working(state: RowState) -> WorkingState {
+    WorkingState { state, ..WorkingState::default() }
 }
 
-fn row(ids: &[u128], saga: (&str, &str), stands: Option<Stands>, events: Vec<RunEvent>) -> RunRow {
+fn row(ids: &[u128], saga: (&str, &str), working: Option<WorkingState>, events: Vec<RunEvent>) -> RunRow {
     let (handler, topic) = saga;
     let head = RunHead { lineage: lineage(ids), message_id: Uuid::nil(), handler, topic };
-    let standing = match (stands, events.last().map(|event| event.kind)) {
-        (Some(stands), _) => Standing::Unfinished(stands),
-        (None, Some(EventKind::Committed)) => Standing::Committed,
-        (None, Some(EventKind::RolledBack)) => Standing::RolledBack,
+    let recorded = match (working, events.last().map(|event| event.kind)) {
+        (Some(working), _) => RunStage::Unfinished(working),
+        (None, Some(EventKind::Committed)) => RunStage::Committed,
+        (None, Some(EventKind::RolledBack)) => RunStage::RolledBack,
         (None, last) => panic!("a run that is not in the working set has ended: {last:?}"),
     };
-    RunRow::new(head, standing, events, Some(at(20_000)))
+    RunRow::new(head, recorded, events, Some(at(20_000)))
 }
 
 fn shown(rows: Vec<RunRow>) -> String {
@@ -54,22 +54,22 @@ fn shown(rows: Vec<RunRow>) -> String {
 /// The order of the guide: one child has committed, one backs off, one is pending, and the order was cancelled.
 fn order() -> Tree {
     use EventKind::{Committed, Seen, Suspended};
-    let giving_up = |state: RowState| Stands { giving_up: true, ..stands(state) };
+    let giving_up = |state: RowState| WorkingState { giving_up: true, ..working(state) };
     let checkout = vec![event(Seen, None, 123), event(Suspended, Some("reserve"), 135)];
     let stock =
         vec![event(Seen, None, 138), event(Suspended, Some("take"), 141), event(Committed, None, 141)];
-    let backing_off = Stands {
+    let backing_off = WorkingState {
         attempts: 2,
         reason: Some("[courier] Offline: no route\nto host".into()),
         ready_at: Some(at(21_200)),
         give_up_at: Some(at(600_000)),
-        ..stands(RowState::Ready)
+        ..working(RowState::Ready)
     };
     let rows = vec![
         row(&[0, 1], ("checkout", "orders.placed"), Some(giving_up(RowState::Waiting)), checkout),
         row(&[0, 1, 2], ("stock", "stock.take"), None, stock),
         row(&[0, 1, 3], ("courier", "courier.book"), Some(backing_off), vec![event(Seen, None, 139)]),
-        row(&[0, 1, 4], ("mail", "mail.send"), Some(stands(RowState::Ready)), vec![]),
+        row(&[0, 1, 4], ("mail", "mail.send"), Some(working(RowState::Ready)), vec![]),
     ];
     let asked = Failure::new("CancellationRequestedException", "the customer left", "support");
     let asked = CancellationRequest::new(lineage(&[0, 1]), Some(asked), Some(at(19_500)));
@@ -391,7 +391,7 @@ fn wait_before_a_step_is_neither_completed_nor_undone() {
 
 #[test]
 fn sleeping_run_shows_the_end_of_its_sleep() {
-    let slept = Stands { ready_at: Some(at(80_000)), ..stands(RowState::Ready) };
+    let slept = WorkingState { ready_at: Some(at(80_000)), ..working(RowState::Ready) };
     let suspended =
         event(EventKind::Suspended, Some("rest"), 5).before(Some(&Wait::until(at(80_000).into())));
     let events = vec![event(EventKind::Seen, None, 0), suspended];
@@ -405,8 +405,9 @@ fn sleeping_run_shows_the_end_of_its_sleep() {
 
 #[test]
 fn run_that_waits_for_many_names_a_few_sagas() {
-    let child = |id: u128, saga: &str| row(&[0, 1, id], (saga, "t"), Some(stands(RowState::Running)), vec![]);
-    let mut rows = vec![row(&[0, 1], ("above", "t"), Some(stands(RowState::Waiting)), vec![])];
+    let child =
+        |id: u128, saga: &str| row(&[0, 1, id], (saga, "t"), Some(working(RowState::Running)), vec![]);
+    let mut rows = vec![row(&[0, 1], ("above", "t"), Some(working(RowState::Waiting)), vec![])];
     rows.extend([2, 3, 4].map(|id| child(id, "a")));
     rows.extend([(5, "b"), (6, "c"), (7, "d"), (8, "e")].map(|(id, saga)| child(id, saga)));
     rows.push(row(&[0, 1, 9], ("f", "t"), None, vec![event(EventKind::Committed, None, 0)]));
@@ -416,7 +417,8 @@ fn run_that_waits_for_many_names_a_few_sagas() {
 
 #[test]
 fn lost_attempt_is_shown_while_the_next_one_runs() {
-    let lost = Stands { attempts: 1, reason: Some("its worker died".into()), ..stands(RowState::Running) };
+    let lost =
+        WorkingState { attempts: 1, reason: Some("its worker died".into()), ..working(RowState::Running) };
     let events = vec![event(EventKind::Seen, None, 0)];
     let text = shown(vec![row(&[0, 1], ("checkout", "orders.placed"), Some(lost), events)]);
     let line = "checkout (on orders.placed): running, attempt 2; attempt 1 failed: its worker died\n";
@@ -431,11 +433,11 @@ fn texts_of_users_cannot_forge_a_line() {
         RunEvent { worker: Some(forged.into()), ..event(EventKind::Seen, Some(forged), 0) },
         failed(EventKind::RollingBack, Some(forged), 1, &why),
     ];
-    let held = |state: RowState| Stands {
+    let held = |state: RowState| WorkingState {
         reason: Some(forged.into()),
         giving_up: true,
         attempts: 1,
-        ..stands(state)
+        ..working(state)
     };
     let mut rows: Vec<_> = [RowState::Stuck, RowState::Ready, RowState::Running]
         .into_iter()
@@ -469,7 +471,7 @@ fn text_with_other_hints_says_each_once() {
     let events = vec![event(EventKind::Seen, None, 0), event(EventKind::Committed, None, 2).after_gap(true)];
     let rows = vec![Ok(row(&[0, 1], ("checkout", "orders.placed"), None, events))];
     let left_out = LeftOut { deeper_runs: true, launched: true };
-    let tree = Tree::of(TreeRows::new(rows, left_out, Extent::default()), vec![], vec![]);
+    let tree = Tree::of(TreeRows::new(rows, left_out, TreeBounds::default()), vec![], vec![]);
     let hints = |text: String| {
         let lines = text.lines().filter(|line| line.contains("left out"));
         lines.map(|line| line.rsplit(": ").next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
@@ -501,7 +503,7 @@ fn chain(levels: u128) -> String {
     let events = || vec![event(EventKind::Seen, None, 0)];
     let ids: Vec<_> = (0..=levels).collect();
     let link =
-        |level: usize| row(&ids[..=level + 1], ("link", "chain"), Some(stands(RowState::Waiting)), events());
+        |level: usize| row(&ids[..=level + 1], ("link", "chain"), Some(working(RowState::Waiting)), events());
     let mut rows: Vec<_> = (0..ids.len() - 1).map(link).collect();
     rows.push(RunRow::unhandled(lineage(&ids), Uuid::nil(), "nowhere", Some(at(7)), None));
     shown(rows)

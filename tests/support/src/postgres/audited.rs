@@ -193,7 +193,7 @@ fn event(row: &PgRow) -> sqlx::Result<LoggedEvent> {
         handler_iteration: count(6)?,
         context: row.try_get::<Json<_>, _>(9)?.0,
         waits_until: row.try_get(11)?,
-        goes_on_anew: row.try_get(12)?,
+        continues_as_new: row.try_get(12)?,
         awaits: awaited(row)?,
         strategies: LoggedStrategy::read_all(&row.try_get(16)?),
     })

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use scoop::prelude::*;
-use scoop::retention::Keep;
+use scoop::retention::Retention;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -32,7 +32,7 @@ impl Database {
     /// The builder of a program on this database. `.only::<..>()` chooses its sagas, since those of
     /// all tests are linked.
     pub fn scoop(&self) -> scoop::Builder {
-        Scoop::builder().postgres(self.pool.clone()).keep(Keep::forever())
+        Scoop::builder().postgres(self.pool.clone()).retention(Retention::forever())
     }
 
     /// The pool that [`Database::scoop`] uses.
@@ -113,7 +113,7 @@ impl Database {
             sql += &format!("UPDATE scoop.{table} SET {};", earlier.collect::<Vec<_>>().join(", "));
         }
         sql += &format!(
-            "UPDATE scoop.run SET anew.since = (anew).since - interval '{} s' WHERE (anew).since IS NOT NULL;",
+            "UPDATE scoop.run SET newest_execution.since = (newest_execution).since - interval '{} s' WHERE (newest_execution).since IS NOT NULL;",
             by.as_secs()
         );
         self.execute(&(sql + "COMMIT")).await;

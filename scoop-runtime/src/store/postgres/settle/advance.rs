@@ -11,7 +11,6 @@ use super::parameters::{SettlementRow, bind_many, bind_one};
 use crate::store::settlement::{Ending, EventRow};
 use crate::store::{PostgresStore, RowState, SettleResult, Settlement};
 
-/// The settlement as such, if there is no more to it.
 pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     let (suspended, last) = match (all.events.as_slice(), all.ends) {
         ([suspended], None) => (Some(suspended), None),
@@ -30,7 +29,7 @@ pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     fits.then_some(SettlementRow { all, suspended, last })
 }
 
-/// Writes one if its claim holds. `claim` is the mark of the transaction of the step, if this happens in there.
+/// Writes a settlement if its claim holds. `claim` is the mark of the transaction of the step, if it is written there.
 pub(super) async fn settle_one(
     store: &PostgresStore,
     connection: &mut PgConnection,
@@ -48,7 +47,7 @@ pub(super) async fn settle_one(
     settled.map(|settled| result(&settled, state)).transpose()
 }
 
-/// The statement that writes those whose claims hold.
+/// The statement that writes the settlements whose claims hold.
 pub(super) fn settle_many<'q>(
     store: &PostgresStore,
     identifier: &'q str,
@@ -57,14 +56,12 @@ pub(super) fn settle_many<'q>(
     bind_many(&store.sql.settle_advance_many, rows, identifier)
 }
 
-/// The result for one of them, with its run and epoch.
 pub(super) fn result_of_many(row: &PgRow) -> sqlx::Result<((Uuid, i64), SettleResult)> {
     let id = (row.try_get("id")?, row.try_get("epoch")?);
     let state = if row.try_get("ended")? { RowState::Ended } else { RowState::Running };
     Ok((id, result(row, state)?))
 }
 
-/// The result for one of them, from a row of any of the statements.
 pub(super) fn result(row: &PgRow, state: RowState) -> sqlx::Result<SettleResult> {
     Ok(SettleResult {
         state,

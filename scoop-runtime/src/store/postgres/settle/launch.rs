@@ -10,7 +10,6 @@ use crate::store::settlement::{EmissionRow, EventRow};
 use crate::store::{PostgresStore, Settlement};
 use crate::util::ids;
 
-/// The settlement as such, if there is no more to it.
 pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     let (suspended, emitted) = all.events.split_last()?;
     let is_launch = |(event, emission): (&EventRow, &EmissionRow)| {

@@ -88,7 +88,6 @@ impl PostgresStore {
         rows.iter().map(SettleResult::from_row).collect()
     }
 
-    /// Applies settlements of one path inside a transaction of the engine.
     pub(super) async fn settle_on(
         &self,
         connection: &mut PgConnection,
@@ -133,7 +132,6 @@ impl PostgresStore {
 }
 
 impl Settlement {
-    /// The statement that writes it.
     pub(crate) fn path(&self) -> SettlePath {
         if advance::of(self).is_some() {
             SettlePath::Advance

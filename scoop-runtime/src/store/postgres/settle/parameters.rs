@@ -12,7 +12,6 @@ use crate::util::ids;
 
 type Statement<'q> = Query<'q, Postgres, PgArguments>;
 
-/// A settlement that a short statement can write.
 pub(super) struct SettlementRow<'a> {
     pub(super) all: &'a Settlement,
     /// The SUSPENDED of the step, if there was one.

@@ -8,7 +8,6 @@ use super::parameters::{SettlementRow, bind_many, bind_messages};
 use crate::store::settlement::{EventRow, RollbackRequestRow};
 use crate::store::{PostgresStore, Settlement};
 
-/// The settlement as such, if there is no more to it.
 pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     let (suspended, emitted) = all.events.split_last()?;
     let is_request = |(event, request): (&EventRow, &RollbackRequestRow)| {
@@ -35,7 +34,7 @@ pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     fits.then_some(SettlementRow { all, suspended: Some(suspended), last: None })
 }
 
-/// Writes those whose claims hold. Never in the transaction of a step: no code leads to this.
+/// Writes the settlements whose claims hold. Never in the transaction of a step: no code leads to this.
 pub(super) async fn settle_many(
     store: &PostgresStore,
     connection: &mut PgConnection,

@@ -14,7 +14,7 @@ use super::{database, done};
 const HIERARCHIES: &str = "
     INSERT INTO scoop.handler (topic, handler) VALUES ('many', 'many'), ('child', 'child'), ('scoop.failed', 'queue');
     INSERT INTO scoop.message (id, topic, payload)
-    SELECT md5(kind || n)::uuid, kind, '{}' FROM generate_series(1, 5000) n, unnest('{many,child,anew}'::text[]) kind;
+    SELECT md5(kind || n)::uuid, kind, '{}' FROM generate_series(1, 5000) n, unnest('{many,child,as_new}'::text[]) kind;
     INSERT INTO scoop.message_event (message_id, type, coroutine_name, step, cooperation_lineage, created_at, exception)
     SELECT md5(message || n)::uuid, type::scoop.message_event_type, handler, step,
            array_remove(ARRAY[md5('root' || n)::uuid, CASE WHEN depth > 0 THEN md5('run' || n)::uuid END,
@@ -54,7 +54,6 @@ const HIERARCHIES: &str = "
            now() + interval '1 minute'
     FROM generate_series(1, 5000) n, unnest('{run,failed child,failing,repaired}'::text[]) kind";
 
-/// A call of each function, for the hierarchy with this number.
 fn calls(n: u32) -> Vec<(&'static str, String)> {
     let send = |outcome: &str| {
         format!(
@@ -67,7 +66,7 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
         "(SELECT count(*) FROM scoop.settle(jsonb_build_object(
             'root', md5('root{n}')::uuid, 'id', md5('run{n}')::uuid, 'epoch', 1, 'step', 'step', 'definition', 1,
             'iteration', 0, 'suspensions', 2, 'completions', '{{}}'::jsonb, 'outputs', '{{}}'::jsonb,
-            'rolling_back', false, 'turns_back', false, 'event_count', 2, 'replied', false,
+            'rolling_back', false, 'begins_rollback', false, 'event_count', 2, 'replied', false,
             'failure', '{{\"message\": \"m\"}}'::jsonb, 'failed', 'rolled_back', 'forgets', 'all',
             'deadlines', jsonb_build_array(now() + interval '1 hour'), 'may_give_up', true,
             'events', jsonb_build_array(
@@ -83,14 +82,14 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
             'wait', jsonb_build_object('signal', jsonb_build_object('name', 'signal', 'key', 'key')),
             'signals', jsonb_build_array(jsonb_build_object(
                 'id', md5('signal{n}')::uuid, 'name', 'signal', 'key', 'key', 'payload', 1, 'keep', 60)),
-            'anew', jsonb_build_object('message', md5('newest{n}')::uuid, 'number', 2, 'payload', 1)
+            'as_new', jsonb_build_object('message', md5('newest{n}')::uuid, 'number', 2, 'payload', 1)
         ), 'worker', NULL))"
     );
     let ends = |kind: &str, message: &str, event: &str, ends: &str, failure: &str| {
         format!(
             "(SELECT count(*) FROM scoop.settle(jsonb_build_object(
                 'root', md5('root{n}')::uuid, 'id', md5('{kind}{n}')::uuid, 'epoch', 1, 'ends', '{ends}', 'suspensions', 0,
-                'rolling_back', true, 'turns_back', false, 'event_count', 1, 'replied', false, 'may_give_up', false,
+                'rolling_back', true, 'begins_rollback', false, 'event_count', 1, 'replied', false, 'may_give_up', false,
                 'failure', '{{\"message\": \"m\"}}'::jsonb, {failure}
                 'events', jsonb_build_array(jsonb_build_object(
                     'until_last', 0, 'message_id', md5('{message}{n}')::uuid, 'type', '{event}', 'step', 'step'))
@@ -177,7 +176,6 @@ async fn lease_reads_no_more_runs_than_the_limit() {
     done(pool).await;
 }
 
-/// The number of blocks that the statements of a call read.
 async fn blocks_of(connection: &mut PgConnection, call: &str) -> i64 {
     let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT {call}");
     let row = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *connection).await.unwrap();

@@ -46,7 +46,7 @@ async fn run_that_ends_during_a_claim_leaves_its_place_to_the_next_parked_run() 
     let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 5,
         suspect: None,
         freed: &FreedKeys { keys: vec!["k".into()], ..FreedKeys::default() },
@@ -82,7 +82,6 @@ async fn run_whose_key_a_program_does_not_compute_stays_in_its_queue() {
     done(pool).await;
 }
 
-/// A claim of all runs of the saga.
 async fn claim_all(store: &PostgresStore, worker: Uuid) -> sqlx::Result<LimitedClaim> {
     claim_from(store, worker, &QueueCursors::default()).await
 }
@@ -106,7 +105,7 @@ async fn claim_with(
     let of = LimitedSaga { saga: "saga".into(), handlers: vec!["saga".into()], key_from: None };
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 5,
         suspect: None,
         freed: &FreedKeys::default(),
@@ -127,7 +126,6 @@ async fn add(pool: &PgPool, number: i32, minutes: i32) {
     sqlx::raw_sql(AssertSqlSafe(insert)).execute(pool).await.unwrap();
 }
 
-/// The numbers of the messages of claimed runs.
 fn numbers(claimed: &LimitedClaim) -> Vec<u128> {
     let message = |run: &Result<ClaimedRun, _>| run.as_ref().ok().map(|run| run.run.message.as_u128());
     claimed.runs.iter().filter_map(message).collect()
@@ -151,7 +149,7 @@ async fn claim_under_a_limit_goes_on_from_where_the_last_one_has_come_to() {
             progress = claim_from(&store, worker, &progress).await.unwrap().cursors.expect("it has looked");
         }
         let seconds = async |progress: &QueueCursors| {
-            let due = store.next_due(&lanes(), worker, SuspectClaim::Allowed, progress).await.unwrap();
+            let due = store.next_due(&queues(), worker, SuspectClaim::Allowed, progress).await.unwrap();
             due.seconds
         };
         // What became ready before the position would have been there; one is due later, and one is due.
@@ -169,7 +167,6 @@ async fn claim_under_a_limit_goes_on_from_where_the_last_one_has_come_to() {
     }
 }
 
-/// The store and the worker of a second process.
 async fn beside(pool: &PgPool) -> (PostgresStore, Uuid) {
     let schema = Schema::new("scoop").unwrap();
     let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
@@ -236,7 +233,7 @@ async fn parked_run_that_returns_is_claimed_from_the_positions_after_its_parking
     let key_of = |_: &Candidate| Some("k".to_owned());
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 0,
         suspect: None,
         freed: &freed,
@@ -251,7 +248,6 @@ async fn parked_run_that_returns_is_claimed_from_the_positions_after_its_parking
     done(pool).await;
 }
 
-/// The numbers of the messages whose runs are in this state.
 async fn in_state(pool: &PgPool, state: &str) -> Vec<u128> {
     let runs =
         "SELECT message_id FROM scoop.run WHERE state::text = $1 AND handler = 'saga' ORDER BY message_id";

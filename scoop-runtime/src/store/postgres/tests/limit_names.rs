@@ -26,7 +26,6 @@ async fn texts(pool: &PgPool, query: &'static str) -> Vec<String> {
     sqlx::query_scalar(query).fetch_all(pool).await.unwrap()
 }
 
-/// The recorded limits: each saga with its names.
 async fn recorded(pool: &PgPool) -> Vec<String> {
     texts(pool, "SELECT saga || ': ' || array_to_string(handlers, ' ') FROM scoop.run_limit ORDER BY saga")
         .await

@@ -34,7 +34,7 @@ async fn look(store: &PostgresStore, worker: Uuid, keys: &[&str], page_from: Opt
     let keys = keys.iter().map(|key| (*key).to_owned()).collect();
     let request = LimitedRequest {
         claimer: Claimer { worker, identifier: "w" },
-        queue: &LimitedQueue { of, lanes: lanes() },
+        queue: &LimitedQueue { of, queues: queues() },
         slots: 0,
         suspect: None,
         freed: &FreedKeys { keys, page_from: page_from.map(str::to_owned) },
@@ -44,7 +44,6 @@ async fn look(store: &PostgresStore, worker: Uuid, keys: &[&str], page_from: Opt
     store.claim_limited(request).await.unwrap().page.next
 }
 
-/// The keys with parked runs.
 async fn parked(pool: &PgPool) -> Vec<String> {
     let parked = "SELECT limit_key::text FROM scoop.run WHERE parked_since IS NOT NULL ORDER BY limit_key";
     sqlx::query_scalar(parked).fetch_all(pool).await.unwrap()

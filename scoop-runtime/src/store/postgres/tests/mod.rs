@@ -25,12 +25,12 @@ use uuid::Uuid;
 use super::pool::READ_COMMITTED;
 use super::*;
 use crate::embedded::Embedded;
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
-    ClaimKey, ClaimStorage as _, ClaimedRun, Claimer, FreeStorage as _, Lanes, LaunchResult,
+    ClaimKey, ClaimQueues, ClaimStorage as _, ClaimedRun, Claimer, FreeStorage as _, LaunchResult,
     LaunchStorage as _, NewMessage, ParentRef, Program, QUEUE_MAX, QueueCursors, Registered, RowState,
     SettleStorage as _, Settlement, SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
@@ -56,7 +56,6 @@ static SERVER: LazyLock<(PgConnectOptions, Option<Embedded>)> = LazyLock::new(||
     (server.connect_options(), Some(server))
 });
 
-/// A database of its own for a test.
 pub(crate) async fn database(name: &str) -> PgPool {
     let (server, _) = &*SERVER;
     let name = format!("{name}_{}", std::process::id());
@@ -64,7 +63,6 @@ pub(crate) async fn database(name: &str) -> PgPool {
     PgPool::connect_with(server.clone().database(&name)).await.expect("the database answers")
 }
 
-/// Drops the database of a test.
 pub(crate) async fn done(pool: PgPool) {
     let database = pool.connect_options().get_database().unwrap().to_owned();
     pool.close().await;
@@ -83,7 +81,7 @@ async fn every_statement_fits_the_tables_of_any_schema() {
         migrate(&pool, &schema).await.unwrap();
         let of_operators =
             scoop_operate::statements().into_iter().map(|(name, text)| (name, schema.qualify(&text)));
-        for (name, text) in Statements::of(&schema).all().into_iter().chain(of_operators) {
+        for (name, text) in Statements::new(&schema).all().into_iter().chain(of_operators) {
             let prepared = (&pool).prepare(text).await;
             assert!(prepared.is_ok(), "{name} in {schema:?}: {:?}", prepared.err());
         }
@@ -91,7 +89,6 @@ async fn every_statement_fits_the_tables_of_any_schema() {
     done(pool).await;
 }
 
-/// A context value of some messages.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Sum(pub(super) u32);
 
@@ -114,7 +111,10 @@ async fn launching(pool: &PgPool) -> (PostgresStore, Uuid, NewMessage) {
     let sessions = Sessions::new(pool, 2, &ConnectionSettings::default());
     let (store, worker) = (PostgresStore::new(sessions, &schema), Uuid::now_v7());
     store.register_alone(pool, worker, 1).await;
-    store.register(&SubscribedSaga::pairs(&["a".into()], &["saga".into()]), Keep::default()).await.unwrap();
+    store
+        .register(&SubscribedSaga::pairs(&["a".into()], &["saga".into()]), Retention::default())
+        .await
+        .unwrap();
     let payload = serde_json::json!({ "order": 7, "rates": [0.5, 1e30, null], "of": { "b": "\u{1F6D2}" } });
     let mut context = scoop_core::Context::default();
     context.set(scoop_core::SleepUntil::new(time::OffsetDateTime::UNIX_EPOCH)).unwrap();
@@ -153,9 +153,9 @@ async fn transaction_that_only_reads_has_a_time_limit_and_writes_nothing() {
 }
 
 /// The queue of `saga`, whose last step is `one`.
-fn lanes() -> Lanes {
-    let lanes = Lanes::unreserved(&["a".to_owned()], &["saga".to_owned()]);
-    Lanes { last_steps: vec!["one".into()], definitions: vec![7], ..lanes }
+fn queues() -> ClaimQueues {
+    let queues = ClaimQueues::unreserved(&["a".to_owned()], &["saga".to_owned()]);
+    ClaimQueues { last_steps: vec!["one".into()], definitions: vec![7], ..queues }
 }
 
 /// Up to ten runs of `saga`, by a worker that has none.
@@ -164,7 +164,7 @@ pub(super) async fn claim(
     worker: Uuid,
     progress: &mut QueueCursors,
 ) -> Vec<ClaimedRun> {
-    let claimed = store.claim(claimer(worker), &lanes(), 10, &BTreeMap::new(), progress).await.unwrap();
+    let claimed = store.claim(claimer(worker), &queues(), 10, &BTreeMap::new(), progress).await.unwrap();
     claimed.into_iter().map(|claimed| claimed.expect("it can be read")).collect()
 }
 
@@ -202,7 +202,7 @@ async fn launch_here(
     launched: &NewMessage,
 ) -> LaunchResult {
     match one {
-        true => store.launch_one_here(session, claimer(worker), 0, launched).await.unwrap(),
+        true => store.launch_one_claimed(session, claimer(worker), 0, launched).await.unwrap(),
         false => {
             let launched = std::slice::from_ref(launched);
             store.launch_deduplicated(session, launched, claimer(worker), 0).await.unwrap()
@@ -210,7 +210,6 @@ async fn launch_here(
     }
 }
 
-/// All that is claimed, without the time of its beginning.
 fn without_beginning(claimed: &ClaimedRun) -> String {
     format!("{claimed:?}").replace(&format!("{:?}", claimed.began_at), "")
 }
@@ -250,7 +249,7 @@ async fn launch_claims_only_the_runs_that_have_a_slot() {
     for one in [true, false] {
         let (store, worker, mut launched) = launching_at_once(&pool).await;
         store
-            .register(&SubscribedSaga::pairs(&["a".into()], &["second".into()]), Keep::default())
+            .register(&SubscribedSaga::pairs(&["a".into()], &["second".into()]), Retention::default())
             .await
             .unwrap();
         let key = launched.reserve_local_run("saga");
@@ -277,7 +276,7 @@ async fn a_launch_leaves_the_same_whichever_way_it_goes() {
     let due = async || {
         let (store, _, launched) = launching(&pool).await;
         store
-            .register(&SubscribedSaga::pairs(&["a".into()], &["second".into()]), Keep::default())
+            .register(&SubscribedSaga::pairs(&["a".into()], &["second".into()]), Retention::default())
             .await
             .unwrap();
         (store, launched)
@@ -426,7 +425,6 @@ async fn unregistered_worker_releases_nothing() {
     done(pool).await;
 }
 
-/// Three waiting runs without children.
 async fn waiting(pool: &PgPool, store: &PostgresStore, launched: NewMessage) -> Vec<ParentRef> {
     let again = || NewMessage::new("a", serde_json::Value::Null, 4);
     store.launch(pool, &[launched, again(), again()]).await.unwrap();
@@ -444,10 +442,10 @@ async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
     let pool = database("claimed_at_wake_up").await;
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
-    let woken = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(1, false)).await.unwrap();
+    let woken = store.wake_and_claim(&parents, claimer(worker), &queues(), options(1, false)).await.unwrap();
     let [Ok(here)] = &woken.claimed[..] else { panic!("there was room for one: {:?}", woken.claimed) };
     assert_eq!((here.key.id, woken.handlers.len()), (parents[0].id, 2));
-    let again = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(3, false)).await.unwrap();
+    let again = store.wake_and_claim(&parents, claimer(worker), &queues(), options(3, false)).await.unwrap();
     assert_eq!((again.claimed.len(), again.handlers.len()), (0, 0), "no run wakes twice");
 
     let held = "UPDATE scoop.run SET state = 'ready', owner = NULL, epoch = 2 WHERE id = $1";
@@ -461,7 +459,6 @@ async fn run_claimed_at_wake_up_is_as_any_claim_leaves_it() {
     done(pool).await;
 }
 
-/// The COMMITTED events of a run, without ids and times.
 async fn committed(pool: &PgPool, run: Uuid) -> Vec<String> {
     let events = "
         SELECT (to_jsonb(e) - '{id,message_id,cooperation_lineage,created_at}'::text[])::text
@@ -479,7 +476,7 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     let parents = waiting(&pool, &store, launched).await;
 
     let woken =
-        store.wake_and_claim(&parents[..1], claimer(worker), &lanes(), options(1, false)).await.unwrap();
+        store.wake_and_claim(&parents[..1], claimer(worker), &queues(), options(1, false)).await.unwrap();
     let [Ok(claimed)] = &woken.claimed[..] else { panic!("there was room for it: {:?}", woken.claimed) };
     let Continuation::Record(end) = Continuation::of(&SAGA, &claimed.run).unwrap() else {
         panic!("no step is left")
@@ -496,7 +493,7 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     );
 
     let woken =
-        store.wake_and_claim(&parents[1..], claimer(worker), &lanes(), options(1, true)).await.unwrap();
+        store.wake_and_claim(&parents[1..], claimer(worker), &queues(), options(1, true)).await.unwrap();
     assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 0));
     assert!(woken.committed.iter().all(|it| it.parent.is_none()));
     let committed_roots: Vec<_> = woken.committed.iter().map(|it| it.root).collect();
@@ -511,7 +508,7 @@ async fn run_committed_at_wake_up_is_as_any_end_leaves_it() {
     let late = "SELECT bool_and(created_at > now() + interval '59 minutes') FROM scoop.message_event
                 WHERE type = 'COMMITTED'";
     assert!(sqlx::query_scalar::<_, bool>(late).fetch_one(&pool).await.unwrap(), "the child was later");
-    let again = store.wake_and_claim(&parents, claimer(worker), &lanes(), options(3, true)).await.unwrap();
+    let again = store.wake_and_claim(&parents, claimer(worker), &queues(), options(3, true)).await.unwrap();
     assert_eq!((again.committed.len(), again.claimed.len(), again.handlers.len()), (0, 0, 0));
     done(pool).await;
 }
@@ -543,15 +540,15 @@ async fn parent_with_a_step_left_wakes_and_does_not_commit() {
         sqlx::query(what).bind(id).execute(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
         let woken =
-            store.wake_and_claim(&parents[..1], claimer(worker), &lanes(), options(0, true)).await.unwrap();
+            store.wake_and_claim(&parents[..1], claimer(worker), &queues(), options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), &woken.handlers[..]), (0, &["saga".to_owned()][..]), "{what}");
         assert!(committed(&pool, id).await.is_empty(), "{what}");
     }
     // Nor does one of a saga that this worker does not have, or one that an unregistered worker asks for.
-    let others = Lanes { handlers: vec!["other".into()], ..lanes() };
-    for (parent, worker, lanes) in [(1, worker, others), (2, Uuid::now_v7(), lanes())] {
+    let others = ClaimQueues { handlers: vec!["other".into()], ..queues() };
+    for (parent, worker, queues) in [(1, worker, others), (2, Uuid::now_v7(), queues())] {
         let parent = &parents[parent..=parent];
-        let woken = store.wake_and_claim(parent, claimer(worker), &lanes, options(0, true)).await.unwrap();
+        let woken = store.wake_and_claim(parent, claimer(worker), &queues, options(0, true)).await.unwrap();
         assert_eq!((woken.committed.len(), woken.handlers.len()), (0, 1));
     }
     done(pool).await;
@@ -604,19 +601,18 @@ async fn wake_up_that_may_commit_locks_the_row_of_its_worker() {
         let meanwhile = async {
             blocked(&pool).await;
             let strike_out = sqlx::query("SELECT FROM scoop.worker WHERE id = $1 FOR UPDATE NOWAIT");
-            let is_held = strike_out.bind(worker).execute(&pool).await.is_err();
+            let is_claimed = strike_out.bind(worker).execute(&pool).await.is_err();
             tx.rollback().await.unwrap();
-            is_held
+            is_claimed
         };
-        let lanes = lanes();
-        let waking = store.wake_and_claim(parent, claimer(worker), &lanes, options(0, commits));
-        let (woken, is_held) = tokio::join!(waking, meanwhile);
-        assert_eq!((woken.unwrap().committed.len(), is_held), (usize::from(commits), commits));
+        let queues = queues();
+        let waking = store.wake_and_claim(parent, claimer(worker), &queues, options(0, commits));
+        let (woken, is_claimed) = tokio::join!(waking, meanwhile);
+        assert_eq!((woken.unwrap().committed.len(), is_claimed), (usize::from(commits), commits));
     }
     done(pool).await;
 }
 
-/// Returns when a session waits for a lock.
 async fn blocked(pool: &PgPool) {
     let blocked = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
@@ -633,8 +629,9 @@ async fn worker_without_registration_or_handler_claims_nothing_at_wake_up() {
     let (store, worker, launched) = launching(&pool).await;
     let parents = waiting(&pool, &store, launched).await;
     for (worker, handler) in [(Uuid::now_v7(), "saga"), (worker, "other")] {
-        let lanes = Lanes { handlers: vec![handler.into()], ..lanes() };
-        let woken = store.wake_and_claim(&parents, claimer(worker), &lanes, options(3, false)).await.unwrap();
+        let queues = ClaimQueues { handlers: vec![handler.into()], ..queues() };
+        let woken =
+            store.wake_and_claim(&parents, claimer(worker), &queues, options(3, false)).await.unwrap();
         assert_eq!((woken.claimed.len(), woken.handlers.len()), (0, 3));
         let wait = "UPDATE scoop.run SET state = 'waiting' WHERE topic = 'a'";
         sqlx::query(wait).execute(&pool).await.unwrap();
@@ -657,14 +654,12 @@ fn a_schema_name_without_room_in_the_texts_is_refused_with_the_reason() {
     assert_eq!(Schema::new("a\"b").unwrap().quoted(), "\"a\"\"b\"");
 }
 
-/// Launches a message, in this transaction.
 async fn launch_in(store: &PostgresStore, transaction: &mut PgConnection) -> Uuid {
     let launched = NewMessage::new("a", serde_json::Value::Null, 0);
     store.launch(&mut *transaction, std::slice::from_ref(&launched)).await.unwrap();
     launched.id
 }
 
-/// The messages of claimed runs.
 async fn claimed_messages(store: &PostgresStore, worker: Uuid, progress: &mut QueueCursors) -> Vec<Uuid> {
     claim(store, worker, progress).await.iter().map(|claimed| claimed.run.message).collect()
 }
@@ -764,8 +759,8 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
     let names = |names: &str| names.split(' ').map(str::to_owned).collect::<Vec<_>>();
     // `b` handles two topics; `x` is of another program.
     let (topics, handlers) = (names("t t u t t t"), names("a b b c d e"));
-    store.register(&SubscribedSaga::pairs(&topics, &handlers), Keep::default()).await.unwrap();
-    store.register(&SubscribedSaga::pairs(&names("t"), &names("x")), Keep::default()).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&topics, &handlers), Retention::default()).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&names("t"), &names("x")), Retention::default()).await.unwrap();
     let ready = async |topic: &str, handler: &str, seconds: f64| {
         let insert = "
             INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, last_event_at)
@@ -773,12 +768,12 @@ async fn of_many_handlers_those_are_found_that_have_something_ready() {
             FROM (SELECT gen_random_uuid() AS id) ids";
         sqlx::query(insert).bind(topic).bind(handler).bind(seconds).execute(&pool).await.unwrap();
     };
-    let all = Lanes::unreserved(&topics, &handlers);
+    let all = ClaimQueues::unreserved(&topics, &handlers);
     let found = async |progress: &mut QueueCursors| {
-        let (lanes, look) = store.lanes_ready(&all, progress).await.unwrap();
-        progress.looked_for_ready(&all, &lanes, &look);
+        let (queues, look) = store.queues_ready(&all, progress).await.unwrap();
+        progress.record_scan(&all, &queues, &look);
         let mut found: Vec<_> =
-            lanes.each().map(|(topic, handler, _)| format!("{topic}/{handler}")).collect();
+            queues.each().map(|(topic, handler, _)| format!("{topic}/{handler}")).collect();
         found.sort();
         found.join(" ")
     };
@@ -826,8 +821,8 @@ async fn rows_of_unfinished_runs_have_few_columns_and_indexes() {
 #[test]
 fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
     let views = include_str!("../../../../migrations/0003_views.sql");
-    assert_eq!(views.matches("doubts >=").count(), 1);
-    assert!(views.contains(&format!("(r.tries).doubts >= {UNKNOWN_MAX} THEN 'operator'")));
+    assert_eq!(views.matches("unknown_attempts >=").count(), 1);
+    assert!(views.contains(&format!("(r.tries).unknown_attempts >= {UNKNOWN_MAX} THEN 'operator'")));
     assert!(UNKNOWN_TOO_OFTEN.contains(&format!("results of {UNKNOWN_MAX} of its attempts")));
 }
 

@@ -4,7 +4,6 @@ use time::OffsetDateTime;
 
 use super::*;
 
-/// The time, by the statement of this pool.
 async fn oldest(pool: &PgPool) -> OffsetDateTime {
     let (_, text) = scoop_operate::statements()
         .into_iter()

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{Sum, claim, database, done};
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::registry::SubscribedSaga;
 use crate::store::{
     ClaimedRun, HierarchyFlags, NewMessage, QueueCursors, RowState, SettlePath, SettleResult,
@@ -28,11 +28,10 @@ async fn listening(pool: &PgPool) -> (PostgresStore, Uuid) {
     let pairs = [("a", "saga"), ("two", "first"), ("two", "second")];
     let (topics, handlers): (Vec<_>, Vec<_>) =
         pairs.map(|(t, h)| (t.to_owned(), h.to_owned())).into_iter().unzip();
-    store.register(&SubscribedSaga::pairs(&topics, &handlers), Keep::default()).await.unwrap();
+    store.register(&SubscribedSaga::pairs(&topics, &handlers), Retention::default()).await.unwrap();
     (store, worker)
 }
 
-/// A claimed run, in a rollback if `backward`.
 async fn claimed(pool: &PgPool, (store, worker): &(PostgresStore, Uuid), backward: bool) -> ClaimedRun {
     store.launch(pool, &[NewMessage::new("a", json!({}), 0)]).await.unwrap();
     let mut claimed = claim(store, *worker, &mut QueueCursors::default()).await.pop().expect("one is ready");
@@ -62,7 +61,6 @@ fn cause() -> Failure {
     Failure::new("Felled", "it failed", "saga[w]")
 }
 
-/// The conclusion for a run.
 type Following = fn(&Run) -> Conclusion;
 
 /// The event and the run after a step, or after a part of a rollback, which records its position in `jump`.
@@ -84,7 +82,7 @@ fn of(events: Vec<Event>, fate: Fate) -> Conclusion {
         values: vec![],
         wait: None,
         signals: vec![],
-        anew: None,
+        as_new: None,
         fate,
     }
 }
@@ -114,13 +112,12 @@ fn undoes(run: &Run) -> Conclusion {
     of(vec![event], Fate::GoesOn(after))
 }
 
-fn is_undone(run: &Run) -> Conclusion {
+fn is_rolled_back(run: &Run) -> Conclusion {
     let (event, _) = suspended(run, "Rollback of step");
     let last = Event { kind: EventKind::RolledBack, jump: None, ..event.clone() };
     of(vec![event, last], Fate::RolledBack { cause: cause(), rollback_requested: true })
 }
 
-/// Launches on these topics.
 fn launches(run: &Run, topics: &[&str]) -> Conclusion {
     let mut knows = Context::default();
     knows.set(Sum(7)).unwrap();
@@ -157,7 +154,6 @@ fn launches_bulk(run: &Run, topics: &[&str]) -> Conclusion {
     conclusion
 }
 
-/// Requests the rollback of earlier launches.
 fn tells(run: &Run, messages: &[u128]) -> Conclusion {
     let requests: Vec<_> = messages.iter().map(|nth| launched_before(run.lineage.id(), *nth)).collect();
     let (event, after) = suspended(run, "Rollback of step (rolling back child scopes)");
@@ -174,7 +170,6 @@ fn tells(run: &Run, messages: &[u128]) -> Conclusion {
     }
 }
 
-/// The message that the run launched as its `nth`.
 fn launched_before(run: Uuid, nth: u128) -> Uuid {
     Uuid::from_u128(run.as_u128() ^ nth)
 }
@@ -245,7 +240,7 @@ async fn a_settlement_leaves_the_same_whichever_statement_writes_it() {
         (false, SettlePath::Advance, commits),
         (false, SettlePath::Advance, commits_with_an_output),
         (true, SettlePath::Advance, undoes),
-        (true, SettlePath::Advance, is_undone),
+        (true, SettlePath::Advance, is_rolled_back),
         (false, SettlePath::LaunchChildren, |run| launches(run, &["a", "two"])),
         (false, SettlePath::LaunchChildren, |run| launches(run, &["two", "two", "none"])),
         (true, SettlePath::LaunchChildren, |run| launches(run, &["two"])),
@@ -314,7 +309,6 @@ async fn large_messages_of_a_void_settlement_are_not_stored() {
     done(pool).await;
 }
 
-/// The way in which a settlement is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Function,

@@ -15,12 +15,10 @@ fn signal(key: &str) -> NewSignal {
     NewSignal { id: Uuid::now_v7(), to, payload: json!(7), keep: Duration::from_secs(3_600), trace: None }
 }
 
-/// Makes a run that awaits the signal with this key.
 async fn await_signal(pool: &PgPool, key: &str) {
     await_signal_in(pool, key, "wait").await;
 }
 
-/// Makes a run that awaits the signal with this key in this step.
 async fn await_signal_in(pool: &PgPool, key: &str, step: &str) {
     let insert = sqlx::query(
         "INSERT INTO scoop.run (root, id, lineage, message_id, topic, handler, ready_at, step, suspensions, awaited, \

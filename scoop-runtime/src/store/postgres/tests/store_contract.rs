@@ -37,12 +37,12 @@ use uuid::Uuid;
 use self::world::{Outside, Server, Session};
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
-use crate::model::retention::Keep;
+use crate::model::retention::Retention;
 use crate::saga::registry::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::{
-    ClaimKey, ClaimedRun, Claimer, HierarchyFlags, Lanes, MemoryStore, NewMessage, QueueCursors, Release,
-    RowState, Settlement, Store, SuspectClaim,
+    ClaimKey, ClaimQueues, ClaimedRun, Claimer, HierarchyFlags, MemoryStore, NewMessage, QueueCursors,
+    Release, RowState, Settlement, Store, SuspectClaim,
 };
 
 const ITEMS: &str = "rounds.items";
@@ -111,7 +111,7 @@ struct Holder {
     /// The runs that it knows to hold, each with its epoch.
     in_flight: Vec<(Uuid, i64)>,
     /// Whether it has lost an answer, and may hold more.
-    doubts: bool,
+    unknown_attempts: bool,
 }
 
 impl Holder {
@@ -123,12 +123,10 @@ impl Holder {
 #[derive(Clone)]
 struct Handle(Arc<Tested>);
 
-/// A message that can be launched only once, with this context.
 fn launched(topic: &'static str, key: &str, payload: serde_json::Value, context: Context) -> NewMessage {
     NewMessage::new(topic, payload, 0).unique(key).with(context)
 }
 
-/// The claim of a token.
 fn key_of(token: &Token) -> Result<(Receipt, ClaimKey), Error> {
     let receipt: Receipt = serde_json::from_str(&token.receipt).map_err(|_| Error::Token)?;
     let epoch = token.epoch.try_into().map_err(|_| Error::Token)?;
@@ -158,7 +156,6 @@ impl Tested {
         *self.advanced.lock().unwrap()
     }
 
-    /// The messages of a round.
     fn messages(&self, round: &Round) -> Vec<NewMessage> {
         let (mut keys, number) = (BTreeSet::new(), Uuid::now_v7());
         let mut messages = vec![];
@@ -187,19 +184,22 @@ impl Tested {
         if !holders.contains_key(name) {
             let worker = Uuid::now_v7();
             let session = self.outside.enlist(worker).await?;
-            holders.insert(name.to_owned(), Holder { worker, session, in_flight: vec![], doubts: false });
+            holders.insert(
+                name.to_owned(),
+                Holder { worker, session, in_flight: vec![], unknown_attempts: false },
+            );
         }
         Ok(ask(holders.get_mut(name).expect("it is there by now")))
     }
 
     /// Reconciles after a lost answer: all runs but the known ones are released.
     async fn disown(&self, holder: &str) -> Result<(), Error> {
-        let (worker, in_flight, doubts) =
-            self.holder(holder, |holder| (holder.worker, holder.ids(), holder.doubts)).await?;
-        if doubts {
+        let (worker, in_flight, unknown_attempts) =
+            self.holder(holder, |holder| (holder.worker, holder.ids(), holder.unknown_attempts)).await?;
+        if unknown_attempts {
             self.call("run", async |store| store.reconcile(worker, || in_flight.clone(), NO_PAUSE).await)
                 .await?;
-            self.holder(holder, |holder| holder.doubts = false).await?;
+            self.holder(holder, |holder| holder.unknown_attempts = false).await?;
         }
         Ok(())
     }
@@ -214,20 +214,23 @@ impl Tested {
     async fn claim(&self, holder: &str) -> Result<Option<ClaimedRun>, Error> {
         let worker = self.holder(holder, |holder| holder.worker).await?;
         let (topics, handlers) = ([ITEMS.to_owned()], [SAGA.saga.to_string()]);
-        let lanes = Lanes { topology: self.topology(worker).await?, ..Lanes::unreserved(&topics, &handlers) };
+        let queues = ClaimQueues {
+            topology: self.topology(worker).await?,
+            ..ClaimQueues::unreserved(&topics, &handlers)
+        };
         let claimer = Claimer { worker, identifier: IDENTIFIER };
         let nothing = BTreeMap::<String, usize>::new();
         let claim = async |store: &Store| {
-            store.claim(claimer, &lanes, 1, &nothing, &mut QueueCursors::default()).await
+            store.claim(claimer, &queues, 1, &nothing, &mut QueueCursors::default()).await
         };
         let mut claimed = self.call("run", claim).await?.pop();
         if claimed.is_none() {
             let claim_suspect = async |store: &Store| match store
-                .next_due(&lanes, worker, SuspectClaim::Allowed, &QueueCursors::default())
+                .next_due(&queues, worker, SuspectClaim::Allowed, &QueueCursors::default())
                 .await?
                 .suspect
             {
-                Some(suspect) => store.claim_suspect(claimer, &lanes, &suspect).await,
+                Some(suspect) => store.claim_suspect(claimer, &queues, &suspect).await,
                 None => Ok(None),
             };
             claimed = Box::pin(self.call("run", claim_suspect)).await?;
@@ -235,7 +238,6 @@ impl Tested {
         Ok(claimed.map(|claimed| claimed.expect("it was written by us")))
     }
 
-    /// The topology that the worker knows.
     async fn topology(&self, worker: Uuid) -> Result<i64, Error> {
         // Without faults, since an engine reads it at another time.
         let topology = self.outside.store().read_topology(&[]).await?;
@@ -316,7 +318,7 @@ impl Rounds for Handle {
             Ok(Some(claimed)) => claimed,
             Ok(None) => return Ok(None),
             Err(error) => {
-                self.0.holder(holder, |holder| holder.doubts = true).await?;
+                self.0.holder(holder, |holder| holder.unknown_attempts = true).await?;
                 return Err(error);
             }
         };
@@ -388,7 +390,6 @@ impl World for Handle {
     }
 }
 
-/// A world of its own on this store.
 fn tested(outside: Outside) -> Handle {
     let (faults, holders, advanced, order) = Default::default();
     let store = outside.store();
@@ -398,7 +399,7 @@ fn tested(outside: Outside) -> Handle {
 /// Registers the handler of items.
 async fn list(store: &Store) {
     store
-        .register(&SubscribedSaga::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()]), Keep::default())
+        .register(&SubscribedSaga::pairs(&[ITEMS.to_owned()], &[SAGA.saga.to_string()]), Retention::default())
         .await
         .unwrap();
 }

@@ -2,7 +2,7 @@
 
 use scoop_core::Priority;
 
-use super::super::{claim, lanes, launching};
+use super::super::{claim, launching, queues};
 use super::*;
 use crate::store::QueueCursors;
 
@@ -49,7 +49,6 @@ async fn claim_skips_the_index_entries_of_claimed_runs() {
     reads_what_is_ready_and_not_what_was_taken("run_claim", "claim", (&known, 20), &unknown).await;
 }
 
-/// How often a plan looks into an index.
 fn lookups(plan: &serde_json::Value, index: &str) -> i64 {
     let own = if plan["Index Name"] == index { plan["Actual Loops"].as_i64().unwrap() } else { 0 };
     let below = plan["Plans"].as_array().into_iter().flatten();
@@ -119,12 +118,12 @@ async fn lookup_of_ready_queues_skips_the_index_entries_of_claimed_runs() {
 async fn lookup_of_many_ready_queues_skips_the_index_entries_of_claimed_runs() {
     let repeated = |of: &dyn Fn(usize) -> String| (0..100).map(of).collect::<Vec<_>>().join(",");
     let names = repeated(&|n| if n == 7 { "many".to_owned() } else { format!("a{n}") });
-    let (lanes, unknown) = (repeated(&|_| "0".to_owned()), repeated(&|_| "NULL".to_owned()));
+    let (queues, unknown) = (repeated(&|_| "0".to_owned()), repeated(&|_| "NULL".to_owned()));
     let position = "now() - interval '9 minutes'";
     let known = repeated(&|n| if n == 7 { position.to_owned() } else { "NULL".to_owned() });
     let looks = |normal: &str| {
         format!(
-            "'{{{names}}}', '{{{names}}}', '{{{lanes}}}', {normal}, '{{{unknown}}}', '{{{unknown}}}', '{{}}', '{{}}', array_fill(false, ARRAY[100])"
+            "'{{{names}}}', '{{{names}}}', '{{{queues}}}', {normal}, '{{{unknown}}}', '{{{unknown}}}', '{{}}', '{{}}', array_fill(false, ARRAY[100])"
         )
     };
     let (known, unknown) = (looks(&format!("ARRAY[{known}]")), looks(&format!("'{{{unknown}}}'")));
@@ -154,13 +153,13 @@ async fn lookups_of_ready_queues_read_as_little_among_many_queues_of_others() {
         execute("VACUUM ANALYZE scoop.run".to_owned()).await;
         // Few queues, and more than are looked up one by one.
         for own in [2, 100] {
-            let (names, lanes, unknown) = own_queues(own, "NULL");
+            let (names, queues, unknown) = own_queues(own, "NULL");
             let ready = format!(
-                "{names}, {names}, {lanes}, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}', array_fill(false, ARRAY[{own}])"
+                "{names}, {names}, {queues}, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}', array_fill(false, ARRAY[{own}])"
             );
             blocks.push(blocks_of(&pool, "handler_list_ready", &ready).await);
             let due = format!(
-                "{names}, {names}, '{}', {lanes}, true, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}', array_fill(false, ARRAY[{own}])",
+                "{names}, {names}, '{}', {queues}, true, {unknown}, {unknown}, {unknown}, '{{}}', '{{}}', array_fill(false, ARRAY[{own}])",
                 Uuid::nil()
             );
             blocks.push(blocks_of(&pool, "run_next_due", &due).await);
@@ -207,7 +206,7 @@ async fn looks_at_queues_read_as_little_beside_an_old_snapshot_after_many_runs()
         assert!(claim(&store, worker, &mut cursors).await.is_empty());
         let mut positions = vec![];
         for level in Priority::ALL {
-            let reached = cursors.of(&lanes(), level)[0].expect("it has looked");
+            let reached = cursors.since(&queues(), level)[0].expect("it has looked");
             positions.push(format!("ARRAY['{reached}'::timestamptz]"));
         }
         let [high, normal, low] = &positions[..] else { unreachable!() };
@@ -273,7 +272,7 @@ async fn runs_that_count_for_a_limit_are_read_without_those_of_other_sagas() {
         let parked: Uuid = sqlx::query_scalar(parked).fetch_one(&pool).await.unwrap();
         let blocks = blocks_of(&pool, "run_explain", &format!("'{parked}', '{parked}', 10, 10")).await;
         assert!(blocks < 200, "{blocks} blocks of the explanation, serial = {serial}");
-        let sql = Statements::of(&Schema::new("scoop").unwrap()).limit_running;
+        let sql = Statements::new(&Schema::new("scoop").unwrap()).limit_running;
         let counted =
             sqlx::query(sql).bind("saga").bind(["saga"]).bind(serial).fetch_all(&pool).await.unwrap();
         assert_eq!(counted.len(), expected);

@@ -24,7 +24,7 @@ use super::{database, done};
 use crate::store::{
     ExpiredSignals, RepairStorage as _, RequestStorage as _, SignalStorage as _, StatusStorage as _,
 };
-use crate::tree::{Extent, RunRow};
+use crate::tree::{RunRow, TreeBounds};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
@@ -80,10 +80,10 @@ const HOT: [&str; 104] = [
     "message_insert_one_claiming",
     "message_status",
     "message_ended",
-    "key_kept_until",
+    "key_valid_until",
     "signal_awaited",
     "signal_deliver",
-    "signal_expire_kept",
+    "signal_mark_expired",
     "signal_send",
     "join_oldest",
     "join_next_due",
@@ -91,7 +91,7 @@ const HOT: [&str; 104] = [
     "join_mark",
     "join_explain",
     "join_record",
-    "join_set_aside",
+    "join_mark_refused",
     "entity_lock_free",
     "entity_events",
     "entity_keys",
@@ -104,7 +104,7 @@ const HOT: [&str; 104] = [
     "prune_page",
     "archive_parts",
     "archive_rows",
-    "keep_time_publish",
+    "retention_publish",
     "run_page_unfinished",
     "run_page_finished",
     "run_count_finished",
@@ -154,7 +154,6 @@ const WALKS: [&str; 14] = [
     "run_explain_below",
 ];
 
-/// The tables that grow.
 const TABLES: [&str; 13] = [
     "on run",
     "on ended_run",
@@ -187,13 +186,12 @@ const AMONG_THE_USERS: [&str; 10] = [
 
 /// The text of a statement of this crate, or of that for operators.
 fn text_of(statement: &str) -> String {
-    let engine = Statements::of(&Schema::new("scoop").unwrap()).all();
+    let engine = Statements::new(&Schema::new("scoop").unwrap()).all();
     let engine = engine.into_iter().map(|(name, text)| (name, text.as_str().to_owned()));
     let mut all = engine.chain(scoop_operate::statements());
     all.find(|(name, _)| *name == statement).unwrap().1
 }
 
-/// The `PREPARE` of a statement, and values for it.
 fn prepared(statement: &str) -> (String, &'static str) {
     let text = text_of(statement);
     let (types, values) = match statement {
@@ -330,13 +328,13 @@ fn prepared(statement: &str) -> (String, &'static str) {
         "rate_due" | "rate_delete_idle" => ("text, bigint", "'', 1"),
         "rate_next" => ("text", "''"),
         "join_mark" => ("uuid[], uuid", "'{}', NULL"),
-        "join_explain" | "key_kept_until" => ("uuid", "NULL"),
-        "join_set_aside" => ("uuid[], text", "'{}', ''"),
+        "join_explain" | "key_valid_until" => ("uuid", "NULL"),
+        "join_mark_refused" => ("uuid[], text", "'{}', ''"),
         "signal_deliver" => {
             ("text[], text[], text, uuid[], boolean, text", "'{}', '{}', NULL, '{}', false, '20ms'")
         }
         "signal_awaited" => ("text", "'0'"),
-        "signal_expire_kept" => ("bigint", "1"),
+        "signal_mark_expired" => ("bigint", "1"),
         "entity_lock_free" => ("text[], text[]", "'{}', '{}'"),
         "entity_events" => ("text, text, bigint, bigint", "'', '', 0, 1"),
         "entity_keys" => ("text, text, bigint", "'', '', 1"),
@@ -354,7 +352,7 @@ fn prepared(statement: &str) -> (String, &'static str) {
         ),
         "command_read_decision" => ("uuid, text, uuid", "gen_random_uuid(), '', NULL"),
         "prune_page" => ("uuid, float8, bigint", "gen_random_uuid(), 1, 1000"),
-        "keep_time_publish" => {
+        "retention_publish" => {
             ("text[], text[], float8[], float8[], float8[], boolean", "'{}', '{}', '{}', '{}', '{}', true")
         }
         "retention_next" => ("uuid, float8, float8, bigint, boolean", "gen_random_uuid(), 1, 1, 100, true"),
@@ -438,7 +436,6 @@ fn prepared(statement: &str) -> (String, &'static str) {
     (format!("PREPARE p ({types}) AS {}", text), values)
 }
 
-/// The plan that serves all calls of a statement.
 async fn plan_of(pool: &PgPool, statement: &str) -> Vec<String> {
     let (prepare, values) = prepared(statement);
     let mut connection = pool.acquire().await.unwrap();
@@ -472,7 +469,6 @@ async fn keeps_its_plan(pool: &PgPool, statement: &str) -> bool {
     generic == 1
 }
 
-/// The objection to a plan, if any.
 fn objection(statement: &str, plan: &[String]) -> Option<String> {
     for (at, line) in plan.iter().enumerate() {
         let Some((_, node)) = line.split_once(" Scan ") else {
@@ -493,7 +489,6 @@ fn objection(statement: &str, plan: &[String]) -> Option<String> {
     None
 }
 
-/// Checks every plan.
 async fn all_look_up(pool: &PgPool, tables: &str) {
     for statement in HOT {
         let plan = plan_of(pool, statement).await;
@@ -547,7 +542,6 @@ async fn every_hot_statement_uses_an_index() {
     done(pool).await;
 }
 
-/// The execution of a statement with these values.
 async fn carried_out(pool: &PgPool, statement: &str, values: &str) -> serde_json::Value {
     let (prepare, _) = prepared(statement);
     let explain =
@@ -563,13 +557,11 @@ async fn explained(pool: &PgPool, explain: String) -> serde_json::Value {
     plan[0]["Plan"].clone()
 }
 
-/// The number of blocks that a plan read.
 fn blocks_read(plan: &serde_json::Value) -> i64 {
     let blocks = |key: &str| plan[key].as_i64().unwrap();
     blocks("Shared Hit Blocks") + blocks("Shared Read Blocks")
 }
 
-/// The number of blocks that a statement reads with these values.
 async fn blocks_of(pool: &PgPool, statement: &str, values: &str) -> i64 {
     blocks_read(&carried_out(pool, statement, values).await)
 }

@@ -89,7 +89,7 @@ async fn events_of_a_long_run_are_read_from_its_ends() {
     let message: Uuid = sqlx::query_scalar("SELECT md5('message')::uuid").fetch_one(&pool).await.unwrap();
     let run: Uuid = sqlx::query_scalar("SELECT md5('run')::uuid").fetch_one(&pool).await.unwrap();
     for only in [None, Some(run)] {
-        let extent = Extent { runs: Some(101), run: only, events: Some(250), ..Extent::default() };
+        let extent = TreeBounds { runs: Some(101), run: only, events: Some(250), ..TreeBounds::default() };
         let read = store.tree(message, extent).await.unwrap();
         let [Ok(RunRow::Run(run))] = &read.rows[..] else { panic!("{read:?}") };
         assert_eq!((run.events.len(), run.events_left_out), (501, 10_000), "10,000 stands for more");
@@ -144,16 +144,16 @@ async fn a_part_of_many_interventions_and_requests_is_read() {
         sqlx::query_scalar("SELECT md5($1)::uuid").bind(name).fetch_one(&pool).await.unwrap()
     };
     let (root, run) = (id_of("root").await, id_of("run").await);
-    let extent = Extent { events: Some(250), ..Extent::default() };
+    let extent = TreeBounds { events: Some(250), ..TreeBounds::default() };
     let read = store.interventions_of(root, Some(&[root, run]), extent).await.unwrap();
     assert_eq!(read.len(), 500);
     assert_eq!(store.interventions_of(root, None, extent).await.unwrap(), read);
     assert!(read.iter().all(|(_, left_out)| *left_out == 10_000), "10,000 stands for more");
     let newest = read.last().unwrap().0.at.duration_since(read[0].0.at).unwrap();
     assert_eq!(newest.as_secs(), 1, "both ends are read");
-    let all = store.interventions_of(root, Some(&[run]), Extent::default()).await.unwrap();
+    let all = store.interventions_of(root, Some(&[run]), TreeBounds::default()).await.unwrap();
     assert_eq!((all.len(), all[0].1), (100_000, 0));
-    assert_eq!(store.interventions_of(root, None, Extent::default()).await.unwrap(), all);
+    assert_eq!(store.interventions_of(root, None, TreeBounds::default()).await.unwrap(), all);
     assert_eq!(store.cancellations(root, Some(&[root, run])).await.unwrap().len(), 1);
     assert_eq!(store.cancellations(root, None).await.unwrap().len(), 100_001);
     done(pool).await;
@@ -200,7 +200,7 @@ async fn few_interventions_and_requests_among_many_runs_cost_nothing_for_the_oth
     let schema = Schema::new("scoop").unwrap();
     let store = PostgresStore::new(Sessions::new(&pool, 1, &ConnectionSettings::default()), &schema);
     let root: Uuid = sqlx::query_scalar("SELECT md5('decided')::uuid").fetch_one(&pool).await.unwrap();
-    let extent = Extent { events: Some(2), ..Extent::default() };
+    let extent = TreeBounds { events: Some(2), ..TreeBounds::default() };
     let ends = store.interventions_of(root, None, extent).await.unwrap();
     let numbers = ends.iter().map(|(done, left_out)| {
         (done.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() - 1_577_836_800, *left_out)

@@ -11,17 +11,16 @@ use crate::store::EntityId;
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 
-/// The decisions that wait for the lock of their entity.
 #[derive(Default)]
-pub(super) struct Busy {
-    /// Those of each entity, in the order of arrival.
+pub(super) struct LockedEntities {
+    /// The decisions of each entity, in the order of arrival.
     waiting: BTreeMap<EntityId, VecDeque<Pending>>,
     next_try: Option<Instant>,
     /// The pause before the last try.
     pause: Duration,
 }
 
-impl Busy {
+impl LockedEntities {
     /// Waits until the next try. Never ends if no decision waits.
     pub(super) async fn due(&self) {
         match self.next_try {
@@ -30,7 +29,7 @@ impl Busy {
         }
     }
 
-    /// Keeps those of these that have to wait behind others about the same entity, and returns the rest.
+    /// Keeps the decisions that wait behind others about the same entity, and returns the rest.
     pub(super) fn admit(&mut self, arrived: Vec<Pending>) -> Vec<Pending> {
         let mut admitted = vec![];
         for pending in arrived {
@@ -46,15 +45,14 @@ impl Busy {
     /// there are more entities.
     pub(super) fn take(&mut self, count_max: usize) -> Vec<Pending> {
         self.next_try = None;
-        let share = (count_max / self.waiting.len().max(1)).max(1);
+        let limit = (count_max / self.waiting.len().max(1)).max(1);
         let mut taken = vec![];
         for waiting in self.waiting.values_mut() {
-            taken.extend(waiting.drain(..share.min(waiting.len())));
+            taken.extend(waiting.drain(..limit.min(waiting.len())));
         }
         taken
     }
 
-    /// Puts those back whose entity is still locked, before the others about it.
     pub(super) fn put_back(&mut self, left_out: Vec<Pending>) {
         for pending in left_out.into_iter().rev() {
             self.waiting.entry(pending.undecided.entity.clone()).or_default().push_front(pending);
@@ -68,7 +66,6 @@ impl Busy {
         }
     }
 
-    /// Takes all.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Pending> + use<> {
         self.next_try = None;
         std::mem::take(&mut self.waiting).into_values().flatten()

@@ -10,7 +10,7 @@ use crate::util::sync::{Mutex, lock};
 
 /// What the engine knows of its own health.
 #[derive(Default)]
-pub(super) struct Vitals {
+pub(super) struct HealthState {
     /// The time since which the first ready run or deadline of this worker is due, by its last look.
     due_since: Mutex<Option<Instant>>,
     has_session: AtomicBool,
@@ -33,12 +33,12 @@ pub enum EngineState {
 impl Engine {
     /// For how long the first ready run or deadline of this worker has been due.
     pub(crate) fn lag(&self) -> Duration {
-        lock(&self.vitals.due_since).map_or(Duration::ZERO, |since| since.elapsed())
+        lock(&self.health_state.due_since).map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Whether the session that shows that the process lives is open.
     pub(crate) fn has_session(&self) -> bool {
-        self.vitals.has_session.load(Ordering::Relaxed)
+        self.health_state.has_session.load(Ordering::Relaxed)
     }
 
     /// Whether the worker and the sagas of this program are registered.
@@ -49,7 +49,8 @@ impl Engine {
 
     pub(crate) fn state(&self) -> EngineState {
         let has_stopped = self.stopped.is_cancelled();
-        if self.vitals.has_failed.load(Ordering::Relaxed) || (self.gone.is_cancelled() && !has_stopped) {
+        if self.health_state.has_failed.load(Ordering::Relaxed) || (self.gone.is_cancelled() && !has_stopped)
+        {
             EngineState::Failed
         } else if has_stopped || self.stopping.is_cancelled() {
             EngineState::Stopping
@@ -61,14 +62,14 @@ impl Engine {
     /// Notes in how many seconds something is due; negative if it is overdue.
     pub(super) fn note_due(&self, seconds: Option<f64>) {
         let overdue = seconds.and_then(|seconds| Duration::try_from_secs_f64(-seconds).ok());
-        *lock(&self.vitals.due_since) = overdue.and_then(|overdue| Instant::now().checked_sub(overdue));
+        *lock(&self.health_state.due_since) = overdue.and_then(|overdue| Instant::now().checked_sub(overdue));
     }
 
     pub(super) fn note_session(&self, has_session: bool) {
-        self.vitals.has_session.store(has_session, Ordering::Relaxed);
+        self.health_state.has_session.store(has_session, Ordering::Relaxed);
     }
 
     pub(super) fn note_failed(&self) {
-        self.vitals.has_failed.store(true, Ordering::Relaxed);
+        self.health_state.has_failed.store(true, Ordering::Relaxed);
     }
 }

@@ -17,17 +17,17 @@ struct Reader;
 #[subscribes(Feed)]
 impl Reader {
     #[step]
-    async fn message(&self, _: &mut Scope<'_>, _: &Feed) -> Result<Anew<ReaderStep, Other>> {
-        Ok(Next::anew(Other))
+    async fn message(&self, _: &mut Scope<'_>, _: &Feed) -> Result<ContinueAsNew<ReaderStep, Other>> {
+        Ok(Next::continue_as_new(Other))
     }
 
     #[step]
-    async fn steps(&self, _: &mut Scope<'_>, _: &Feed) -> Result<Anew<Feed>> {
+    async fn steps(&self, _: &mut Scope<'_>, _: &Feed) -> Result<ContinueAsNew<Feed>> {
         Ok(Next::Continue.into())
     }
 
     #[step(finally = clean)]
-    async fn cleaned(&self, _: &mut Scope<'_>, _: &Feed) -> Result<Anew<ReaderStep, Feed>> {
+    async fn cleaned(&self, _: &mut Scope<'_>, _: &Feed) -> Result<ContinueAsNew<ReaderStep, Feed>> {
         Ok(Next::Continue.into())
     }
 
@@ -40,7 +40,7 @@ impl Reader {
         Ok(())
     }
 
-    async fn handle(&self, _: &mut Scope<'_>, _: &Feed, _: &Failure) -> Result<Anew<ReaderStep, Feed>> {
+    async fn handle(&self, _: &mut Scope<'_>, _: &Feed, _: &Failure) -> Result<ContinueAsNew<ReaderStep, Feed>> {
         Ok(Next::Continue.into())
     }
 }

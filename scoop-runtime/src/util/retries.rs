@@ -1,4 +1,4 @@
-//! Retries of the database operations of a program, for as long as its patience lasts.
+//! Retries of the database operations of a program, for as long as its retry time lasts.
 //!
 //! A server that restarts, or a network that drops connections, leaves dead connections in the pool, each of which
 //! fails one statement. An operation without an effect is repeated. One with an effect carries ids that were made in
@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables, loses_answer, refusal};
-use crate::util::read_turns::{ReadTurn, ReadTurns, is_out_of_turns};
+use crate::util::read_permits::{ReadPermit, ReadPermits, is_out_of_permits};
 use crate::{RuntimeError, SetupError};
 
-/// The default of [`Builder::patience`](crate::Builder::patience).
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The default of [`Builder::retry_for`](crate::Builder::retry_for).
+pub(crate) const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// A time that no program waits for. An instant after a longer one may be none.
 pub const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -41,12 +41,12 @@ tokio::task_local! {
 
 /// One attempt, as seen by the functions of the store.
 struct CurrentAttempt {
-    /// The end of the patience.
+    /// The end of the retry time.
     until: Instant,
     /// Set when the answer to a statement with an effect was lost.
     in_doubt: AtomicBool,
     /// That of a read for a client. It ends with the attempt, and with the tasks that carry that on.
-    turn: Option<ReadTurn>,
+    permit: Option<ReadPermit>,
 }
 
 /// Whether an operation is attempted for the first time.
@@ -63,15 +63,15 @@ type AnyWork<'a> = Pin<&'a mut (dyn Future<Output = sqlx::Result<()>> + Send)>;
 
 /// One operation, with its attempts so far.
 #[derive(Debug)]
-pub(crate) struct Trial {
-    patience: Duration,
+pub(crate) struct Retries {
+    retry_for: Duration,
     since: Instant,
     attempts: u32,
     in_doubt: bool,
     ends_in_doubt: bool,
     pause: Duration,
     /// If it is a read for a client.
-    reads: Option<ReadTurns>,
+    reads: Option<ReadPermits>,
     /// The most informative error.
     error: Option<sqlx::Error>,
 }
@@ -81,19 +81,19 @@ pub(crate) struct Trial {
 pub struct GivenUp {
     pub(crate) attempts: u32,
     pub(crate) waited: Duration,
-    pub(crate) patience: Duration,
+    pub(crate) retry_for: Duration,
     /// An attempt may have been committed.
     pub(crate) in_doubt: bool,
     /// The last error.
     pub source: sqlx::Error,
 }
 
-impl Trial {
-    /// An operation whose patience begins now.
-    pub(crate) fn new(patience: Duration) -> Self {
+impl Retries {
+    /// An operation whose retry time begins now.
+    pub(crate) fn new(retry_for: Duration) -> Self {
         let (since, pause) = (Instant::now(), PAUSE_MIN);
         Self {
-            patience,
+            retry_for,
             since,
             attempts: 0,
             in_doubt: false,
@@ -111,17 +111,17 @@ impl Trial {
 
     /// Makes it a read for a client, each attempt of which waits for one of these turns. Its statements have no effect, and end when
     /// it is dropped. `None` for a store without connections.
-    pub(crate) fn reading(self, reads: Option<ReadTurns>) -> Self {
+    pub(crate) fn reading(self, reads: Option<ReadPermits>) -> Self {
         Self { reads, ..self }
     }
 
-    /// A trial for operations that are attempted together with this one, with the same patience.
+    /// A trial for operations that are attempted together with this one, with the same retry time.
     pub(crate) fn shared(&self) -> Self {
         Self {
             since: self.since,
             attempts: self.attempts,
             in_doubt: self.in_doubt,
-            ..Self::new(self.patience)
+            ..Self::new(self.retry_for)
         }
     }
 
@@ -140,22 +140,19 @@ impl Trial {
         self.attempts > 1
     }
 
-    /// Whether its patience is over.
+    /// Whether its retry time is over.
     pub(crate) fn has_expired(&self) -> bool {
         self.until() <= Instant::now()
     }
 
-    /// The time at which its patience is over.
+    /// The time at which its retry time is over.
     pub(crate) fn until(&self) -> Instant {
-        self.since + self.patience.min(FOREVER)
+        self.since + self.retry_for.min(FOREVER)
     }
 
-    /// Makes attempts until one succeeds or is refused by the server, or the patience is over. The argument is
+    /// Makes attempts until one succeeds or is refused by the server, or the retry time is over. The argument is
     /// the attempt.
-    pub(crate) async fn endure<T: Send, F>(
-        mut self,
-        mut attempt: impl FnMut(Attempt) -> F,
-    ) -> Result<T, GivenUp>
+    pub(crate) async fn run<T: Send, F>(mut self, mut attempt: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {
@@ -186,13 +183,13 @@ impl Trial {
     /// Makes an attempt at work without a result: the same code for all operations.
     async fn attempt_any(&mut self, work: AnyWork<'_>) -> Option<Result<(), GivenUp>> {
         self.attempts += 1;
-        let error = match self.attempt_in_turn(work).await {
+        let error = match self.attempt_with_permit(work).await {
             Ok(()) => return Some(Ok(())),
             Err(error) => error,
         };
         let refused = !may_succeed_later(&error) || (self.ends_in_doubt && self.in_doubt);
         // If there is no connection for it, the previous error is the reason.
-        let has_waited = matches!(error, sqlx::Error::PoolTimedOut) || is_out_of_turns(&error);
+        let has_waited = matches!(error, sqlx::Error::PoolTimedOut) || is_out_of_permits(&error);
         if !has_waited || self.error.is_none() {
             self.error = Some(error);
         }
@@ -207,18 +204,18 @@ impl Trial {
         None
     }
 
-    /// Makes an attempt, in its turn if it is a read for a client. The turn ends before the pause. The patience begins with the
+    /// Makes an attempt, in its turn if it is a read for a client. The turn ends before the pause. The retry time begins with the
     /// first turn: a wait for other reads is no failure.
-    async fn attempt_in_turn(&mut self, work: AnyWork<'_>) -> sqlx::Result<()> {
-        let turn = match &self.reads {
-            Some(reads) => Some(reads.turn(self.until().saturating_duration_since(Instant::now())).await?),
+    async fn attempt_with_permit(&mut self, work: AnyWork<'_>) -> sqlx::Result<()> {
+        let permit = match &self.reads {
+            Some(reads) => Some(reads.permit(self.until().saturating_duration_since(Instant::now())).await?),
             None => None,
         };
-        if turn.is_some() && self.attempts == 1 {
+        if permit.is_some() && self.attempts == 1 {
             self.since = Instant::now();
         }
         let (until, in_doubt) = (self.until(), AtomicBool::new(false));
-        let current = Arc::new(CurrentAttempt { until, in_doubt, turn });
+        let current = Arc::new(CurrentAttempt { until, in_doubt, permit });
         let ended = CURRENT.scope(current.clone(), work).await;
         self.in_doubt |= current.in_doubt.load(Relaxed);
         ended
@@ -226,8 +223,8 @@ impl Trial {
 
     /// The result of giving up after this error.
     pub(crate) fn given_up(&self, source: sqlx::Error) -> GivenUp {
-        let (attempts, waited, patience) = (self.attempts, self.since.elapsed(), self.patience);
-        GivenUp { attempts, waited, patience, in_doubt: self.in_doubt, source }
+        let (attempts, waited, retry_for) = (self.attempts, self.since.elapsed(), self.retry_for);
+        GivenUp { attempts, waited, retry_for, in_doubt: self.in_doubt, source }
     }
 }
 
@@ -235,7 +232,7 @@ impl GivenUp {
     /// The error for users.
     pub fn error(doing: &'static str) -> impl FnOnce(Self) -> RuntimeError {
         move |given_up| {
-            let Self { attempts, waited, patience, in_doubt: may_have_happened, source } = given_up;
+            let Self { attempts, waited, retry_for, in_doubt: may_have_happened, source } = given_up;
             if let Some(what) = is_without_tables(&source) {
                 return vec![SetupError::NoTables { what }].into();
             }
@@ -246,13 +243,13 @@ impl GivenUp {
             if matches!(source, sqlx::Error::PoolClosed) {
                 return RuntimeError::ShutDown { doing, may_have_happened };
             }
-            if is_out_of_turns(&source) {
+            if is_out_of_permits(&source) {
                 return RuntimeError::ReadsBusy { doing, waited };
             }
             if !may_have_happened && !may_succeed_later(&source) {
                 return RuntimeError::Database { doing, source };
             }
-            RuntimeError::Unavailable { doing, attempts, waited, patience, may_have_happened, source }
+            RuntimeError::Unavailable { doing, attempts, waited, retry_for, may_have_happened, source }
         }
     }
 }
@@ -265,8 +262,8 @@ fn may_succeed_later(error: &sqlx::Error) -> bool {
 impl From<sqlx::Error> for GivenUp {
     /// The failure of an operation without retries.
     fn from(source: sqlx::Error) -> Self {
-        let (waited, patience, in_doubt) = (Duration::ZERO, Duration::ZERO, loses_answer(&source));
-        Self { attempts: 1, waited, patience, in_doubt, source }
+        let (waited, retry_for, in_doubt) = (Duration::ZERO, Duration::ZERO, loses_answer(&source));
+        Self { attempts: 1, waited, retry_for, in_doubt, source }
     }
 }
 
@@ -277,8 +274,8 @@ pub(crate) fn acquires_within() -> Option<Duration> {
 }
 
 /// Whether the current attempt is a read for a client, in its turn.
-pub(crate) fn is_in_turn() -> bool {
-    CURRENT.try_with(|attempt| attempt.turn.is_some()).unwrap_or(false)
+pub(crate) fn has_permit() -> bool {
+    CURRENT.try_with(|attempt| attempt.permit.is_some()).unwrap_or(false)
 }
 
 /// Records that this failure may hide an effect: the answer to a statement or a commit with an effect was lost.

@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::batch::{OutcomeIfCommitted, decide_loaded};
-use super::{BATCH_MAX, DecisionOutcome, Pending, Queue, Undecided};
+use super::{BATCH_MAX, DecisionOutcome, Inbox, Pending, Undecided};
 use crate::engine::execution::Why;
 use crate::engine::settle::queue::SettleError;
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary::{self, Held, Stopped};
+use crate::engine::user_code::boundary::{self, DropGuarded, Stopped};
 use crate::engine::user_code::running::Stop;
 use crate::error::{
     CHAIN_MAX, is_cancelled, is_contended, is_of_infrastructure, is_of_stale_statement, is_rolled_back,
@@ -37,13 +37,11 @@ use crate::telemetry;
 /// The time that `load_for_update` and `store` may take.
 const TABLE_CODE_MAX: Duration = Duration::from_secs(10);
 
-/// The time that a statement may wait for a lock.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '5s'";
 
 /// The answers to settlements that were committed, by run and epoch.
 type Answers = BTreeMap<(Uuid, i64), SettleResult>;
 
-/// Why a transaction was not committed.
 enum Refused {
     /// The settlement of this run does not apply.
     Void((Uuid, i64)),
@@ -61,8 +59,7 @@ enum Refused {
     Stopped,
 }
 
-/// Decides until it is drained.
-pub(in crate::engine) async fn serve(engine: Arc<Engine>, mut queue: Queue, drained: CancellationToken) {
+pub(in crate::engine) async fn serve(engine: Arc<Engine>, mut queue: Inbox, drained: CancellationToken) {
     let mut waiting: BTreeMap<EntityId, Vec<Pending>> = BTreeMap::new();
     let (mut tasks, mut entities) = (JoinSet::new(), HashMap::<Id, EntityId>::new());
     loop {
@@ -100,7 +97,7 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, mut queue: Queue, drai
     }
 }
 
-/// Takes the decisions of the next transaction. One that is repeated is made by itself.
+/// Takes the decisions of the next transaction. A repeated decision has a transaction of its own.
 fn next_batch(waiting: &mut Vec<Pending>) -> Vec<Pending> {
     let fresh = waiting.iter().take(BATCH_MAX).take_while(|pending| !pending.undecided.is_repeated).count();
     waiting.drain(..fresh.max(1).min(waiting.len())).collect()
@@ -158,7 +155,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) {
     }
 }
 
-/// Decides all of them in one transaction. An error comes with the outcomes, if there are any.
+/// Decides all of them in one transaction. An error has the outcomes so far.
 async fn decide_in_transaction(
     engine: &Engine,
     batch: &[Pending],
@@ -204,12 +201,10 @@ async fn decide_in_transaction(
     Err((outcomes, error))
 }
 
-/// Why a decision in a transaction cannot go on, before that is rolled back.
+/// The reason for which a transaction of decisions has to be rolled back.
 enum Broken {
     Refused(Refused),
-    /// The error of this code of the user.
     Code(&'static str, Error),
-    /// The error of a statement of the engine.
     Statement(sqlx::Error),
 }
 
@@ -223,7 +218,6 @@ impl From<sqlx::Error> for Broken {
 #[derive(Clone, Copy)]
 struct Deciding<'a> {
     engine: &'a Engine,
-    /// The first of them.
     undecided: &'a Undecided,
     several: bool,
 }
@@ -248,7 +242,7 @@ impl Deciding<'_> {
         let Some((decisions, outcomes, state)) = decide_loaded(engine, batch, id, entity, state) else {
             return (vec![], Err(Broken::Refused(Refused::Split)));
         };
-        let written = self.write(opened, table, decisions, state.as_ref().map(Held::get)).await;
+        let written = self.write(opened, table, decisions, state.as_ref().map(DropGuarded::get)).await;
         (outcomes, written)
     }
 
@@ -257,11 +251,11 @@ impl Deciding<'_> {
         tx: &mut PgConnection,
         table: Table,
         key: &Erased,
-    ) -> Result<(i64, Option<Held>), Broken> {
+    ) -> Result<(i64, Option<DropGuarded>), Broken> {
         sqlx::raw_sql(LOCK_TIMEOUT).execute(&mut *tx).await?;
         let version = self.engine.store.lock_entity(tx, &self.undecided.entity).await?;
         let state = self.call("load_for_update", (table.load)(tx, key)).await?;
-        Ok((version, state.map(Held::new)))
+        Ok((version, state.map(DropGuarded::new)))
     }
 
     async fn write(
@@ -284,7 +278,7 @@ impl Deciding<'_> {
         }
         let mut answers = Answers::new();
         // In the order in which a cancellation locks the runs of a hierarchy.
-        settlements.sort_unstable_by_key(Settlement::place);
+        settlements.sort_unstable_by_key(Settlement::lock_order);
         let identifier = &self.engine.identifier;
         for settlement in &settlements {
             let tx = &mut opened.transaction;
@@ -320,7 +314,6 @@ impl Deciding<'_> {
         }
     }
 
-    /// Whether a prepared statement was stale.
     fn is_stale(self, broken: &Broken) -> bool {
         match broken {
             Broken::Refused(_) => false,
@@ -338,7 +331,7 @@ impl Deciding<'_> {
             }
             Broken::Refused(refused) => refused,
             Broken::Code(function, error) => self.failure_of(function, error, undone),
-            Broken::Statement(error) => match Unhandled::of(&error) {
+            Broken::Statement(error) => match Unhandled::find_in(&error) {
                 Some(_) if self.several => Refused::Split,
                 Some(unhandled) => Refused::Unhandled(unhandled.clone()),
                 None if undone == RolledBack::LostConnection || is_transient_within_step(&error) => {

@@ -9,7 +9,7 @@ use crate::{Action, Continuation, Definition, RecordedStep, Run};
 
 /// The failed attempts since the newest event of a run, in terms of the definition at hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tried {
+pub struct AttemptHistory {
     /// Whether the newest attempts were of the next step; then their number counts for it.
     pub counts: bool,
     /// Whether the next step was tried.
@@ -18,7 +18,7 @@ pub struct Tried {
     pub others: Vec<usize>,
 }
 
-impl Tried {
+impl AttemptHistory {
     /// The attempts by programs with these definitions, the newest one last; `None` is the definition at hand.
     ///
     /// The next move of a rollback, or after children have failed, follows from the recorded history alone, and so is
@@ -59,18 +59,18 @@ mod tests {
     }
 
     /// The attempts of a run that has completed `a` under the definition `a b c`.
-    fn tried(at_hand: &Definition, under: &[&Definition]) -> Tried {
+    fn tried(at_hand: &Definition, under: &[&Definition]) -> AttemptHistory {
         let lineage = Lineage::root(Uuid::from_u128(1)).child(Uuid::from_u128(2));
         let completed = definition(&[("a", &[]), ("b", &[]), ("c", &[])]);
         let recorded = Some(completed.recorded_steps().into()).filter(|_| *at_hand != completed);
         let last = Suspension { step: "a".into(), jump: None, iteration: 0, handler_iteration: None };
         let run = Run { recorded, last: Some(last), ..Run::new(lineage, Uuid::from_u128(3), "saga[w]") };
         let steps = |it: &&Definition| Some(it.recorded_steps().into()).filter(|_| *it != at_hand);
-        Tried::of(at_hand, &run, &under.iter().map(steps).collect::<Vec<_>>())
+        AttemptHistory::of(at_hand, &run, &under.iter().map(steps).collect::<Vec<_>>())
     }
 
-    fn of_next(counts: bool, next: bool, others: &[usize]) -> Tried {
-        Tried { counts, next, others: others.into() }
+    fn of_next(counts: bool, next: bool, others: &[usize]) -> AttemptHistory {
+        AttemptHistory { counts, next, others: others.into() }
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         let lineage = Lineage::root(Uuid::from_u128(1)).child(Uuid::from_u128(2));
         let run = Run::new(lineage, Uuid::from_u128(3), "saga[w]");
         let (now, then) = (definition(&[("new", &[]), ("a", &[])]), definition(&[("a", &[])]));
-        let tried = Tried::of(&now, &run, &[Some(then.recorded_steps().into())]);
+        let tried = AttemptHistory::of(&now, &run, &[Some(then.recorded_steps().into())]);
         assert_eq!(tried, of_next(false, false, &[1]));
     }
 }

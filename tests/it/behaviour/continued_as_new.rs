@@ -1,4 +1,4 @@
-//! Runs that go on anew: what begins again, what carries over, and how far a rollback goes back.
+//! Runs that continue as new: what begins again, what carries over, and how far a rollback goes back.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ handler! {
     }
 
     #[step(name = "turn", rollback = unturn)]
-    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed, fetched: &Fetched) -> Result<Anew<ReaderStep, Feed>> {
+    async fn turn(&self, scope: &mut Scope<'_>, feed: &Feed, fetched: &Fetched) -> Result<ContinueAsNew<ReaderStep, Feed>> {
         invoked(scope);
         assert_eq!((fetched.0, scope.iteration()), (feed.cursor, 0));
         if feed.fails_at == Some(feed.cursor) {
@@ -62,7 +62,7 @@ handler! {
         if feed.sleeps {
             scope.sleep(Duration::from_secs(24 * 60 * 60)).await?;
         }
-        Ok(Next::anew(Feed { cursor: feed.cursor + 1, ..feed.clone() }))
+        Ok(Next::continue_as_new(Feed { cursor: feed.cursor + 1, ..feed.clone() }))
     }
 
     async fn unfetch(&self, scope: &mut Scope<'_>, feed: &Feed, fetched: &Fetched, _: &Failure) -> Result<()> {
@@ -106,11 +106,11 @@ handler! {
         scope: &mut Scope<'_>,
         billed: &Subscription,
         paid: &Paid,
-    ) -> Result<Anew<BillingStep, Subscription>> {
+    ) -> Result<ContinueAsNew<BillingStep, Subscription>> {
         self.notes.add(format!("{} cents for month {}", paid.cents, scope.execution()));
         let customer = billed.customer;
         match scope.execution() {
-            1 | 2 => Ok(Next::anew(Subscription { customer })),
+            1 | 2 => Ok(Next::continue_as_new(Subscription { customer })),
             _ => Err(SIMULATED.into()),
         }
     }
@@ -318,8 +318,8 @@ handler! {
     }
 
     #[step(name = "again")]
-    async fn again(&self, _: &mut Scope<'_>, turn: &Loop) -> Result<Anew<LoopingStep, Loop>> {
-        if turn.execution > 0 { Err(SIMULATED.into()) } else { Ok(Next::anew(Loop { execution: 1 })) }
+    async fn again(&self, _: &mut Scope<'_>, turn: &Loop) -> Result<ContinueAsNew<LoopingStep, Loop>> {
+        if turn.execution > 0 { Err(SIMULATED.into()) } else { Ok(Next::continue_as_new(Loop { execution: 1 })) }
     }
 
     async fn unturn(&self, scope: &mut Scope<'_>, turn: &Loop, value: &Turn, _: &Failure) -> Result<()> {
@@ -345,12 +345,12 @@ async fn long_execution_is_undone_window_by_window() -> Result<()> {
 struct Mistaken;
 
 handler! {
-    /// Launches a message in the step that goes on anew.
+    /// Launches a message in the step that continues as new.
     Mistakes: "mistakes" on Mistaken;
     #[step(name = "turn")]
-    async fn turn(&self, scope: &mut Scope<'_>, _: &Mistaken) -> Result<Anew<MistakesStep, Mistaken>> {
+    async fn turn(&self, scope: &mut Scope<'_>, _: &Mistaken) -> Result<ContinueAsNew<MistakesStep, Mistaken>> {
         scope.launch(Item).await?;
-        Ok(Next::anew(Mistaken))
+        Ok(Next::continue_as_new(Mistaken))
     }
 }
 
@@ -378,11 +378,11 @@ handler! {
     }
 
     #[step(name = "turn")]
-    async fn turn(&self, _: &mut Scope<'_>, charge: &Charge) -> Result<Anew<ChargesStep, Charge>> {
+    async fn turn(&self, _: &mut Scope<'_>, charge: &Charge) -> Result<ContinueAsNew<ChargesStep, Charge>> {
         if charge.0 == 1 {
             return Err(SIMULATED.into());
         }
-        Ok(Next::anew(Charge(1)))
+        Ok(Next::continue_as_new(Charge(1)))
     }
 
     async fn refund(&self, scope: &mut Scope<'_>, _: &Charge, _: &Failure) -> Result<()> {
@@ -440,9 +440,9 @@ macro_rules! versions {
                 })*
 
                 #[step(sleep = "5s")]
-                async fn turn(&self, _: &mut Scope<'_>, message: &$message) -> Result<Anew<VersionedStep, $message>> {
+                async fn turn(&self, _: &mut Scope<'_>, message: &$message) -> Result<ContinueAsNew<VersionedStep, $message>> {
                     self.notes.add(concat!("turn@", stringify!($version)));
-                    Ok(if message.cursor < 2 { Next::anew(message.next()) } else { Next::Continue.into() })
+                    Ok(if message.cursor < 2 { Next::continue_as_new(message.next()) } else { Next::Continue.into() })
                 }
             }
         }

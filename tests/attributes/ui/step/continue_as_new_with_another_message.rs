@@ -19,8 +19,8 @@ struct Reader;
 #[subscribes(Feed)]
 impl Reader {
     #[step]
-    async fn turn(&self, _: &mut Scope<'_>, _: &Feed) -> Result<Anew<ReaderStep, elsewhere::Feed>> {
-        Ok(Next::anew(elsewhere::Feed))
+    async fn turn(&self, _: &mut Scope<'_>, _: &Feed) -> Result<ContinueAsNew<ReaderStep, elsewhere::Feed>> {
+        Ok(Next::continue_as_new(elsewhere::Feed))
     }
 }
 
