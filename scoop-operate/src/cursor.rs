@@ -21,11 +21,11 @@ pub(crate) type EndedCursor = (StoredTime, Uuid);
 /// # Ok::<_, operate::BadCursor>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunCursor(pub(crate) Node);
+pub struct RunCursor(pub(crate) PageStart);
 
 /// Unfinished runs come before finished ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Node {
+pub(crate) enum PageStart {
     /// After this unfinished run.
     Unfinished(Uuid),
     /// At the first finished run.
@@ -70,9 +70,9 @@ impl FromStr for ListCursor {
 impl fmt::Display for RunCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            RunPosition::Unfinished(run) => write!(f, "u{}", run.simple()),
-            RunPosition::Finished => f.write_str("f"),
-            RunPosition::Ended(ended) => {
+            PageStart::Unfinished(run) => write!(f, "u{}", run.simple()),
+            PageStart::Finished => f.write_str("f"),
+            PageStart::Ended(ended) => {
                 f.write_str("f")?;
                 write_end(ended, f)
             }
@@ -85,9 +85,9 @@ impl FromStr for RunCursor {
 
     fn from_str(text: &str) -> Result<Self, BadCursor> {
         let place = match text.split_at_checked(1) {
-            Some(("u", run)) => read_run(run).map(RunPosition::Unfinished),
-            Some(("f", "")) => Some(RunPosition::Finished),
-            Some(("f", ended)) => read_end(ended).map(RunPosition::Ended),
+            Some(("u", run)) => read_run(run).map(PageStart::Unfinished),
+            Some(("f", "")) => Some(PageStart::Finished),
+            Some(("f", ended)) => read_end(ended).map(PageStart::Ended),
             _ => None,
         };
         place.map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
@@ -117,10 +117,10 @@ mod tests {
     fn cursor_is_read_from_its_text() {
         let run = Uuid::from_u128(7);
         for place in [
-            RunPosition::Unfinished(run),
-            RunPosition::Finished,
-            RunPosition::Ended((StoredTime::from_micros(-3), run)),
-            RunPosition::Ended((StoredTime::from_micros(i64::MAX), run)),
+            PageStart::Unfinished(run),
+            PageStart::Finished,
+            PageStart::Ended((StoredTime::from_micros(-3), run)),
+            PageStart::Ended((StoredTime::from_micros(i64::MAX), run)),
         ] {
             let text = RunCursor(place).to_string();
             assert!(text.chars().all(|it| it.is_ascii_alphanumeric()), "{text}");

@@ -13,8 +13,8 @@ mod commands;
 mod commands_authorized;
 #[path = "../it/behaviour/commands_below.rs"]
 mod commands_below;
-#[path = "../it/behaviour/endless.rs"]
-mod endless;
+#[path = "../it/behaviour/continued_as_new.rs"]
+mod continued_as_new;
 #[path = "../it/behaviour/floats.rs"]
 mod floats;
 #[path = "../it/behaviour/idempotency_keys.rs"]

@@ -84,7 +84,7 @@ fn find(bug: Bug) -> Option<(u64, BTreeSet<String>)> {
             Feature::Joins => &JOINED,
             Feature::Signals => &AWAITING,
             Feature::AtMostOnce => &ONCE,
-            Feature::Executions => &ANEW,
+            Feature::Executions => &CONTINUE_AS_NEW,
             Feature::Limits => &LIMITED,
             Feature::Priorities => &PRIORITIZED,
             Feature::Strategies => &STRATEGIES,

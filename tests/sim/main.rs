@@ -115,7 +115,7 @@ fn main() -> ExitCode {
 
 /// Plays these seeds of each simulation of one feature.
 fn play_small(seeds: Range<u64>) -> bool {
-    [&JOINED, &AWAITING, &ONCE, &ANEW, &LIMITED, &PRIORITIZED, &STRATEGIES]
+    [&JOINED, &AWAITING, &ONCE, &CONTINUE_AS_NEW, &LIMITED, &PRIORITIZED, &STRATEGIES]
         .into_iter()
         .all(|small| small.play(seeds.clone()))
 }

@@ -18,11 +18,11 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_015, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names.
-    ("Rust lines of scoop-runtime", 36_716, 27_500),
+    ("Rust lines of scoop-runtime", 36_736, 27_500),
     // What moves here from scoop-runtime.
     ("Rust lines of scoop-operate", 4_076, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type.
-    ("Rust lines of scoop-cli", 4_980, 3_300),
+    ("Rust lines of scoop-cli", 4_982, 3_300),
     ("Rust lines of scoop-web", 3_859, 3_000),
     // Its names are in modules by subject.
     ("Rust lines of scoop-saga", 94, 100),
@@ -102,4 +102,4 @@ pub(crate) const BANNED: &str = "\
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
 /// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 257;
+pub(crate) const BANNED_NAMES: usize = 78;

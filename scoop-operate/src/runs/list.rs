@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::filter::{Depth, PageSize, Part, RunFilter};
 use super::{RunSummary, Runs, WaitKind};
-use crate::cursor::{EndedCursor, Node, RunCursor};
+use crate::cursor::{EndedCursor, PageStart, RunCursor};
 use crate::database::Database;
 
 /// The default number of runs in a page.
@@ -119,17 +119,17 @@ impl FindRuns {
         self.filter.until = instant(self.times.1)?;
         let mut page = RunPage { runs: vec![], next: None };
         let mut place = self.after.map(|RunCursor(place)| place);
-        if let None | Some(RunPosition::Unfinished(_)) = place {
+        if let None | Some(PageStart::Unfinished(_)) = place {
             let after = place.and_then(unfinished);
             if self.filter.has_unfinished() {
                 let Part { runs, next } = self.read_unfinished(after).await?;
                 page.runs = runs;
-                page.next = next.map(|run| RunCursor(RunPosition::Unfinished(run)));
+                page.next = next.map(|run| RunCursor(PageStart::Unfinished(run)));
             }
             if page.next.is_some() || self.filter.ends().is_empty() {
                 return Ok(page);
             }
-            place = Some(RunPosition::Finished);
+            place = Some(PageStart::Finished);
         }
         if page.runs.len() >= self.size {
             page.next = place.map(RunCursor);
@@ -142,7 +142,7 @@ impl FindRuns {
             let part = database.read_retrying(|_| database.finished_runs(&self.filter, after, size)).await;
             let part = part.map_err(GivenUp::error("runs were listed"))?;
             page.runs.extend(part.runs);
-            page.next = part.next.map(|ended| RunCursor(RunPosition::Ended(ended)));
+            page.next = part.next.map(|ended| RunCursor(PageStart::Ended(ended)));
         }
         Ok(page)
     }
@@ -163,17 +163,17 @@ impl FindRuns {
     }
 }
 
-fn unfinished(place: RunPosition) -> Option<Uuid> {
+fn unfinished(place: PageStart) -> Option<Uuid> {
     match place {
-        RunPosition::Unfinished(run) => Some(run),
-        RunPosition::Finished | RunPosition::Ended(_) => None,
+        PageStart::Unfinished(run) => Some(run),
+        PageStart::Finished | PageStart::Ended(_) => None,
     }
 }
 
-fn ended(place: RunPosition) -> Option<EndedCursor> {
+fn ended(place: PageStart) -> Option<EndedCursor> {
     match place {
-        RunPosition::Ended(end) => Some(end),
-        RunPosition::Unfinished(_) | RunPosition::Finished => None,
+        PageStart::Ended(end) => Some(end),
+        PageStart::Unfinished(_) | PageStart::Finished => None,
     }
 }
 

@@ -83,13 +83,13 @@ impl Builder {
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
     /// use scoop::{Retention, Scoop};
     ///
-    /// let scoop = Scoop::builder().postgres(pool).keep(Retention::forever()).start().await?;
+    /// let scoop = Scoop::builder().postgres(pool).retention(Retention::forever()).start().await?;
     /// # scoop.shutdown().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn keep(mut self, times: Retention) -> Self {
-        self.settings.keep = Retention { is_archived: self.settings.keep.is_archived, ..times };
+    pub fn retention(mut self, times: Retention) -> Self {
+        self.settings.retention = Retention { is_archived: self.settings.retention.is_archived, ..times };
         self
     }
 

@@ -109,10 +109,5 @@ pub fn register_handler(
 
 /// `scoop_operate::Handlers::retire`.
 pub fn retire_handler(scoop: &Scoop, topic: impl Into<String>, handler: impl Into<String>) -> Retire {
-    Retire {
-        scoop: scoop.clone(),
-        topic: topic.into(),
-        handler: handler.into(),
-        pending: PendingRuns::Retention,
-    }
+    Retire { scoop: scoop.clone(), topic: topic.into(), handler: handler.into(), pending: PendingRuns::Keep }
 }

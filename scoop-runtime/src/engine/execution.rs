@@ -15,7 +15,7 @@ use super::handover::IfRefused;
 use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
-use super::user_code::boundary::Held;
+use super::user_code::boundary::DropGuarded;
 use crate::error::is_of_contents;
 use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;

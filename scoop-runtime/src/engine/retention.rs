@@ -26,13 +26,13 @@ const RETRY_FACTOR: u32 = 6;
 
 /// Deletes what is due until the engine stops. A program that keeps everything for ever leaves that to others.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let keep = engine.settings.keep;
+    let keep = engine.settings.retention;
     // In memory nothing is deleted.
     let is_idle = engine.store.tables().is_err()
         || keep.is_forever() && engine.subscriptions.iter().all(|saga| saga.kept(keep).is_forever());
-    let (mut batch, mut rest) = (PruneBatch::default(), Rest::Nothing);
-    while !is_idle && (rest == Rest::More || sleeps(&engine, keep.interval).await) {
-        rest = delete_due(&engine, &mut batch).await.unwrap_or_else(|error| {
+    let (mut batch, mut has_more) = (PruneBatch::default(), false);
+    while !is_idle && (has_more || sleeps(&engine, keep.interval).await) {
+        has_more = delete_due(&engine, &mut batch).await.unwrap_or_else(|error| {
             telemetry::operation_failed(engine.worker, "retention", &error);
             false
         });
@@ -67,7 +67,7 @@ async fn delete_hierarchies(
     let mut failures = 0;
     loop {
         let Some(mut due) = engine.store.tables()?.claim_due(worker, keep, batch.size()).await? else {
-            return Ok(Rest::Nothing);
+            return Ok(false);
         };
         let size = due.roots.len();
         if size == 0 && !due.has_more {
@@ -142,7 +142,7 @@ async fn settle(
     mut settlement: DueSettlement,
     refused: &mut RefusedDeletions,
 ) -> sqlx::Result<Settled> {
-    let (worker, keep) = (engine.worker, engine.settings.keep);
+    let (worker, keep) = (engine.worker, engine.settings.retention);
     let error = match engine.store.tables()?.delete_due(worker, keep, &settlement).await {
         Ok(results) if results.is_empty() && !settlement.due.roots.is_empty() => return Ok(Settled::Lost),
         Ok(results) => return Ok(Settled::Done(results)),
@@ -172,7 +172,7 @@ fn retry_after(engine: &Engine) -> Duration {
 async fn release(engine: &Engine) -> sqlx::Result<()> {
     let nothing = DueBatch { roots: vec![], has_more: false, behind: Duration::ZERO };
     let settlement = DueSettlement { due: nothing, archived: None, retry_after: Duration::ZERO };
-    engine.store.tables()?.delete_due(engine.worker, engine.settings.keep, &settlement).await?;
+    engine.store.tables()?.delete_due(engine.worker, engine.settings.retention, &settlement).await?;
     Ok(())
 }
 
@@ -191,7 +191,7 @@ enum Archived {
 /// Archives those of these hierarchies that would be deleted. Each later change of one is younger than any time to keep.
 async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
     let Some(archive) = &engine.settings.archive else { return Ok(Archived::Needless) };
-    let due = engine.store.tables()?.deletable(roots, PruneTimes::ByTopic(engine.settings.keep)).await?;
+    let due = engine.store.tables()?.deletable(roots, PruneTimes::ByTopic(engine.settings.retention)).await?;
     let Some(first) = due.first() else { return Ok(Archived::Done(due)) };
     let archived = archive.take(engine.store.tables()?, engine.settings.retry_for, &due);
     match engine.stopping.run_until_cancelled(archived).await {

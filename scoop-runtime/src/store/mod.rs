@@ -77,10 +77,10 @@ pub(crate) use signal::{
 };
 pub(crate) use sizes::StoreSizes;
 pub(crate) use types::{
-    BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, Due, ExecutionHistory, FormerAttempts, Freed,
-    GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, OverdueRun, ParentRef, Reaped,
-    Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery,
-    WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, readable, timestamps,
+    BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, ExecutionHistory, FormerAttempts, Freed,
+    GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, NextDue, OverdueRun, ParentRef,
+    Reaped, Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed,
+    ValueQuery, WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, readable, timestamps,
 };
 pub use types::{FIRST_MAX, RowState, UNKNOWN_MAX, no_failure};
 pub(crate) use unhandled::Unhandled;

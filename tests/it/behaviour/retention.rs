@@ -363,7 +363,11 @@ async fn message_that_waits_to_be_joined_is_kept_until_the_set_is_gone() -> Resu
 
     db.grow_older(60 * DAY).await;
     let expected = scoop.operate().retention().prune().dry_run().await?;
-    assert_eq!((expected.hierarchies, expected.kept.needed), (1, 1), "the bill may have the set rolled back");
+    assert_eq!(
+        (expected.hierarchies, expected.retained.needed),
+        (1, 1),
+        "the bill may have the set rolled back"
+    );
     while scoop.operate().retention().prune().await?.hierarchies > 0 {}
     assert!(scoop.find(set).await.is_err());
     assert_eq!(db.history().await.rows().len(), 0);

@@ -82,9 +82,9 @@ async fn hierarchy_with_a_foreign_key_of_the_user_is_kept_and_others_are_deleted
     assert_eq!(scoop.operate().retention().undeletable().await?.len(), noted.len());
     let would_be = scoop.operate().retention().prune().older_than(7 * DAY).dry_run().await?;
     let refused = u64::try_from(noted.len())?;
-    assert_eq!((would_be.hierarchies, would_be.kept.refused), (0, refused), "{would_be:?}");
+    assert_eq!((would_be.hierarchies, would_be.retained.refused), (0, refused), "{would_be:?}");
     let younger = scoop.operate().retention().prune().older_than(30 * DAY).dry_run().await?;
-    assert_eq!((younger.kept.refused, younger.kept.recent), (0, refused), "{younger:?}");
+    assert_eq!((younger.retained.refused, younger.retained.recent), (0, refused), "{younger:?}");
 
     // What comes later is not held up.
     let [later] = orders(&scoop).await?;
@@ -130,13 +130,13 @@ async fn call_by_hand_passes_over_what_is_refused_and_counts_it() -> Result<()> 
     note(&db, &all[4]).await;
     db.grow_older(60 * DAY).await;
     let pruned = scoop.operate().retention().prune().await?;
-    assert_eq!((pruned.hierarchies, pruned.kept.refused, pruned.messages), (3, 2, 3), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained.refused, pruned.messages), (3, 2, 3), "{pruned:?}");
     for (at, order) in all.iter().enumerate() {
         assert_eq!(scoop.find(order.id()).await.is_ok(), [1, 4].contains(&at));
     }
     db.execute("DELETE FROM note").await;
     let pruned = scoop.operate().retention().prune().await?;
-    assert_eq!((pruned.hierarchies, pruned.kept), (2, Default::default()), "{pruned:?}");
+    assert_eq!((pruned.hierarchies, pruned.retained), (2, Default::default()), "{pruned:?}");
     scoop.shutdown().await?;
     Ok(())
 }

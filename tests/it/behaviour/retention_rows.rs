@@ -121,7 +121,7 @@ async fn nothing_of_a_pruned_hierarchy_remains() -> Result<()> {
     }
     db.grow_older(60 * DAY).await;
     let pruned = db.client().operate().retention().prune().await?;
-    assert_eq!((pruned.hierarchies, pruned.kept), (1, Default::default()));
+    assert_eq!((pruned.hierarchies, pruned.retained), (1, Default::default()));
     for table in RECORD {
         assert_eq!(rows(&db, table).await, 0, "{table}");
     }
@@ -175,7 +175,7 @@ async fn hierarchy_that_another_transaction_has_locked_is_kept() -> Result<()> {
         let mut tx = db.pool().begin().await?;
         sqlx::raw_sql(sqlx::AssertSqlSafe(lock.clone())).execute(&mut *tx).await?;
         let pruned = scoop.operate().retention().prune().await?;
-        assert_eq!((pruned.hierarchies, pruned.kept.busy), (0, 1), "{lock}");
+        assert_eq!((pruned.hierarchies, pruned.retained.busy), (0, 1), "{lock}");
         tx.rollback().await?;
     }
     assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
@@ -258,7 +258,7 @@ async fn redelivered_message_is_kept_while_its_new_run_is_unfinished() -> Result
     assert_eq!(scoop.operate().handlers().redeliver(Feed::TOPIC).await?.hierarchies, [unhandled.id()]);
     feeds.gate.arrivals(1).await;
     db.grow_older(60 * DAY).await;
-    assert_eq!(scoop.operate().retention().prune().await?.kept.unfinished, 1);
+    assert_eq!(scoop.operate().retention().prune().await?.retained.unfinished, 1);
     feeds.gate.open(10);
     assert_eq!(unhandled.ends().await?, Outcome::Committed);
     db.grow_older(60 * DAY).await;
@@ -593,7 +593,7 @@ async fn infinite_times_of_hierarchies_stop_no_deletion() -> Result<()> {
         }
         if is_by_hand {
             let expected = scoop.operate().retention().prune().dry_run().await?;
-            assert_eq!((expected.hierarchies, expected.kept.recent), (3, 0), "{expected:?}");
+            assert_eq!((expected.hierarchies, expected.retained.recent), (3, 0), "{expected:?}");
             assert_eq!(scoop.operate().retention().prune().await?, expected);
         } else {
             let mut deleted = 0;

@@ -5,7 +5,7 @@ use sqlx::{AssertSqlSafe, Executor, Row};
 use super::*;
 use crate::support::Database;
 
-const PAGE: &str = include_str!("../../../docs/tables.md");
+const PAGE: &str = include_str!("../../../docs/reference/tables.md");
 
 /// Replies in place of its message, and fails on demand.
 #[derive(Message, Serialize, Deserialize)]

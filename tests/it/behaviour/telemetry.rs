@@ -230,7 +230,7 @@ async fn pauses_and_deletions_are_reported() -> Result<()> {
     assert_eq!(scoop.operate().retention().prune().await?.hierarchies, 1);
     scoop.shutdown().await?;
     let often = Retention::default().every(Duration::from_millis(10));
-    let refuses = Scoop::builder().postgres(db.pool().clone()).keep(often);
+    let refuses = Scoop::builder().postgres(db.pool().clone()).retention(often);
     let refuses = refuses.archive_with(|_| async { Err::<(), _>("no room") });
     let scoop = refuses.only::<Jobs>().start().await?;
     scoop.launch(Job).await?.ends().await?;

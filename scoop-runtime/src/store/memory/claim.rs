@@ -28,7 +28,7 @@ impl ClaimStorage for MemoryStore {
         self.run("queues_ready", |state| {
             let state = &*state;
             let ready = Priority::ALL.into_iter().flat_map(|level| {
-                let known = queues_of(queues).zip(progress.of(queues, level));
+                let known = queues_of(queues).zip(progress.since(queues, level));
                 known.filter(move |(lane, reached)| state.due(lane, level, *reached).next().is_some())
             });
             let ready: BTreeSet<ClaimQueue> = ready.map(|(lane, _)| lane).collect();
@@ -130,7 +130,7 @@ impl State {
             let mut due: Vec<_> = reached
                 .iter()
                 .flat_map(|(level, reached)| {
-                    let due = self.due(&lane, *level, reached[at]).take(limit);
+                    let due = self.due(&queue, *level, reached[at]).take(limit);
                     due.map(|(at, turn, run)| (queue_time(*level, *at), *turn, *run, *at))
                 })
                 .collect();
@@ -146,7 +146,7 @@ impl State {
     /// The due runs of a queue with this priority that are no suspects, from `reached` on.
     fn due(
         &self,
-        lane: &ClaimQueue,
+        queue: &ClaimQueue,
         priority: Priority,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
@@ -157,7 +157,7 @@ impl State {
     /// The ready runs of a queue with this priority that are no suspects, from `reached` on, also those that are due later.
     pub(super) fn ready_since(
         &self,
-        lane: &ClaimQueue,
+        queue: &ClaimQueue,
         priority: Priority,
         reached: Option<OffsetDateTime>,
     ) -> impl Iterator<Item = &ReadyRun> {
@@ -175,9 +175,9 @@ impl State {
     pub(super) fn record_scan(&self, queues: &ClaimQueues, progress: &mut QueueCursors) {
         let mut left = vec![];
         for level in Priority::ALL {
-            let queues = queues_of(queues).zip(queues.each());
-            for ((lane, queue), reached) in queues.zip(progress.of(queues, level)) {
-                let first = self.due(&lane, level, reached).next();
+            let all = queues_of(queues).zip(queues.each());
+            for ((owned, queue), reached) in all.zip(progress.since(queues, level)) {
+                let first = self.due(&owned, level, reached).next();
                 left.extend(first.map(|(at, ..)| (queue, level, Some(*at))));
             }
         }

@@ -23,7 +23,7 @@ impl DueStorage for MemoryStore {
         progress: &QueueCursors,
     ) -> sqlx::Result<NextDue> {
         self.run("due", |state| {
-            let reached = Priority::ALL.map(|level| (level, progress.of(queues, level)));
+            let reached = Priority::ALL.map(|level| (level, progress.since(queues, level)));
             let ready = queues_of(queues).enumerate().filter_map(|(at, lane)| {
                 let first =
                     |(level, reached): &(_, Vec<_>)| state.ready_since(&lane, *level, reached[at]).next();
@@ -33,7 +33,7 @@ impl DueStorage for MemoryStore {
             let overdue = state.overdue.first().map(|(at, _)| *at);
             let of_runs = ready.chain(suspect.iter().map(|suspect| suspect.ready_at)).chain(overdue);
             let first = of_runs.min();
-            Ok(Due {
+            Ok(NextDue {
                 seconds: first.map(|at| (at - state.now()).as_seconds_f64()),
                 is_pause_over: false,
                 is_worker_dead: state.dead(worker).next().is_some(),

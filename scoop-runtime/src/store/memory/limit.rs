@@ -358,7 +358,7 @@ impl State {
         cursors: &mut QueueCursors,
     ) -> usize {
         let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
-        let is_claimed = |row: &WorkingRow| queues.contains(&row.lane());
+        let is_claimed = |row: &WorkingRow| queues.contains(&row.queue());
         let is_in_queues = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
         let mut runs: Vec<_> = of_key.filter(is_in_queues).copied().collect();
         runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));

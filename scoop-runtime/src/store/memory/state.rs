@@ -16,7 +16,7 @@ use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::limit::Parked;
 use super::ready_queue::{ReadyQueue, ReadyRun};
-use super::row::{ClaimQueue, EndedRow, Held, IndexKey, RowState, RunOutcome, WorkingRow};
+use super::row::{ClaimQueue, EndedRow, IndexKey, Need, RowState, RunOutcome, WorkingRow};
 use super::signal::{SignalRow, WaitingSignal};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};

@@ -12,9 +12,7 @@ use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::model::retention::Retention;
-use crate::store::{
-    DueBatch, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict, Rest,
-};
+use crate::store::{DueBatch, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict};
 
 const ROWS_MAX: i64 = 1_000;
 

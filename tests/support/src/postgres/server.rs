@@ -115,7 +115,7 @@ async fn template() -> Arc<Named> {
 }
 
 /// Creates the tables: the first start in a database does so, and there is no other way.
-async fn migrate(database: &IdObject) {
+async fn migrate(database: &Named) {
     let pool = PgPoolOptions::new().max_connections(scoop::Builder::required_connections());
     let pool = pool.connect_with(database.options()).await.expect("the template can be reached");
     let scoop = Scoop::builder().postgres(pool.clone()).only::<Migrator>().start().await;
