@@ -5,10 +5,10 @@ pub use scoop_runtime::private as __private;
 
 pub use scoop_core::{
     Anew, Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, Deadline, DeadlineKind,
-    Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, Frame,
-    FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message, Missed, NameError,
-    Next, Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey, StepDefinition,
-    StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
+    Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode, FindField,
+    FindKind, Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, KeepTimes, Lineage, Message,
+    Missed, NameError, Next, Overlap, Priority, Recurrence, Rejection, Result, Schedule, Signal, SignalKey,
+    StepDefinition, StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
 };
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,

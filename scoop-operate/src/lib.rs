@@ -30,9 +30,9 @@ pub use self::handlers::{
     FormerHandler, Handlers, ListFormerHandlers, ListHandlers, RegisteredWorker, WorkerSaga,
 };
 pub use self::runs::{
-    Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindRuns, JoinWait,
-    LimitKey, RunContents, RunCount, RunCounts, RunDurations, RunExplanation, RunPage, RunPosition,
-    RunSummary, RunValue, Runs, WaitReason, WorkerInfo,
+    Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindField, FindRuns,
+    FindValue, FoundBy, FoundKey, JoinWait, LimitKey, RunContents, RunCount, RunCounts, RunDurations,
+    RunExplanation, RunPage, RunPosition, RunSummary, RunValue, Runs, WaitReason, WorkerInfo,
 };
 pub use self::schedules::{ListSchedules, RegisteredSchedule, Schedules};
 #[doc(hidden)]

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use crate::engine::IDENTIFIER_PREFIX;
-pub use crate::model::cursor::{EndedPlace, Place};
+pub use crate::model::cursor::{EndedPlace, FoundPosition, Place};
 pub use crate::model::run::QUEUED_MIN;
 use crate::store::{
-    DueStorage as _, FetchExt as _, PostgresStore, QueueStorage as _, RequestStorage as _, Store,
+    DueStorage as _, FetchExt as _, NewMessage, PostgresStore, QueueStorage as _, RequestStorage as _, Store,
     SubscriptionStorage as _,
 };
 pub use crate::store::{
@@ -28,6 +28,12 @@ pub use crate::util::read_turns::is_out_of_turns;
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
 use crate::{Named, QueueLength, RegisteredHandler, Scoop};
+
+/// The ids of the message and of the hierarchy that are launched on this topic with this unique key.
+pub fn unique_ids(topic: &str, key: &str) -> (Uuid, Uuid) {
+    let ids = NewMessage::unique_ids(topic, key);
+    (ids.id, ids.root)
+}
 
 /// The tables of a program, for reading. They do not keep the program running.
 pub struct Tables {

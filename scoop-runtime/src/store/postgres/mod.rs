@@ -8,6 +8,7 @@ mod decode;
 mod definitions;
 mod due;
 mod entity;
+mod found_by;
 mod free;
 mod hook_settings;
 mod idle_cache;
@@ -81,6 +82,8 @@ pub(crate) struct PostgresStore {
     join_turns: Arc<join::JoinTurns>,
     /// What this process knows of sagas with limits.
     known: Arc<Mutex<HashMap<String, limit_known::KnownSaga>>>,
+    /// The fields that this process knows to find messages by.
+    find_fields: Arc<Mutex<found_by::KnownFields>>,
 }
 
 impl PostgresStore {
@@ -103,6 +106,7 @@ impl PostgresStore {
             writes: Arc::default(),
             join_turns: Arc::default(),
             known: Arc::default(),
+            find_fields: Arc::default(),
         }
     }
 
