@@ -60,7 +60,7 @@ async fn page_of_runs_found_by_a_value_costs_the_same_among_many() {
     let runs = scoop_runtime::Scoop::client(pool.clone()).operate().runs();
     let page = runs.list().found_by("order", 30_007).found_by("customer", "ada").await.unwrap();
     assert_eq!((page.runs.len(), page.next), (2, None));
-    assert_eq!(page.runs[0].label(), "order=30007 customer=ada");
+    assert_eq!(page.runs[0].label(), "customer=ada order=30007");
     let page = runs.list().found_by("customer", "ada").page(50).await.unwrap();
     assert!(page.runs.len() == 50 && page.next.is_some());
     done(pool).await;
