@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::time::SystemTime;
 
 use scoop_core::{FindKind, find_time};
@@ -215,16 +216,16 @@ impl FoundRuns {
     fn of(rows: &[PgRow], field: u8) -> sqlx::Result<Self> {
         let mut found = Self { positions: vec![], roots: vec![], runs: vec![], messages: 0 };
         for row in rows {
-            let run: Option<Uuid> = row.try_get("id")?;
-            let run_or_nil = run.unwrap_or_default();
+            // A message without a run has a row, too.
+            let run = row.try_get::<Option<Uuid>, _>("id")?.unwrap_or_default();
             let message: Uuid = row.try_get("found")?;
             if found.positions.last().is_none_or(|last| last.found != message) {
                 found.messages += 1;
             }
             let launched_at: StoredTime = stored_time(row, "launched_at")?;
-            found.positions.push(FoundPosition { field, launched_at, found: message, run: run_or_nil });
+            found.positions.push(FoundPosition { field, launched_at, found: message, run });
             found.roots.push(row.try_get("root")?);
-            found.runs.push(run_or_nil);
+            found.runs.push(run);
         }
         Ok(found)
     }
@@ -239,6 +240,12 @@ pub(super) struct Ordered<'a> {
 impl<'a> Ordered<'a> {
     fn first(&self) -> Option<&'a FieldFilter> {
         self.fields.get(usize::from(self.by))
+    }
+
+    /// The field that orders the list, with its values.
+    pub(super) fn first_values(&self) -> (Option<&'a str>, Vec<Json<&'a Value>>) {
+        let first = self.first();
+        (first.map(FieldFilter::name), first.map(FieldFilter::values).unwrap_or_default())
     }
 
     /// All but the one that orders the list.
@@ -289,21 +296,42 @@ impl Database {
             .all(self)
             .await?;
         let found = FoundRuns::of(&rows, by)?;
-        // In this order: a run that ends meanwhile is found among those that have ended.
-        let mut fitting = self.found_unfinished(filter, &ordered, &found).await?;
-        for (run, summary) in self.found_finished(filter, &ordered, &found).await? {
-            fitting.entry(run).or_insert(summary);
-        }
         let (mut runs, mut last) = (vec![], None);
-        for place in &found.positions {
-            if runs.len() == size.runs {
-                return Ok(RunPage { runs, next: last.map(|place| RunCursor(Place::Found(place))) });
+        // Mostly the first of them fill the page, and the others need not be described.
+        let first = found.positions.len().min(2 * size.runs);
+        for part in [0..first, first..found.positions.len()] {
+            let mut fitting = self.fitting(filter, &ordered, &found, part.clone()).await?;
+            for place in found.positions.get(part).unwrap_or_default() {
+                if runs.len() == size.runs {
+                    return Ok(RunPage { runs, next: last.map(|place| RunCursor(Place::Found(place))) });
+                }
+                runs.extend(fitting.remove(&place.run));
+                last = Some(*place);
             }
-            runs.extend(fitting.remove(&place.run));
-            last = Some(*place);
         }
         let is_more = found.positions.len() >= size.reads || found.messages >= size.reads;
         Ok(RunPage { runs, next: last.filter(|_| is_more).map(|place| RunCursor(Place::Found(place))) })
+    }
+
+    /// Those of a part of these runs that the filter admits.
+    async fn fitting(
+        &self,
+        filter: &RunFilter,
+        ordered: &Ordered<'_>,
+        found: &FoundRuns,
+        part: Range<usize>,
+    ) -> sqlx::Result<HashMap<Uuid, RunSummary>> {
+        let (roots, runs) = (found.roots.get(part.clone()), found.runs.get(part));
+        let ids = (roots.unwrap_or_default(), runs.unwrap_or_default());
+        if ids.1.is_empty() {
+            return Ok(HashMap::new());
+        }
+        // In this order: a run that ends meanwhile is found among those that have ended.
+        let mut fitting = self.found_unfinished(filter, ordered, ids).await?;
+        for (run, summary) in self.found_finished(filter, ordered, ids).await? {
+            fitting.entry(run).or_insert(summary);
+        }
+        Ok(fitting)
     }
 
     /// The number of the field with whose value the fewest messages are.
@@ -322,14 +350,14 @@ impl Database {
         &self,
         filter: &RunFilter,
         ordered: &Ordered<'_>,
-        found: &FoundRuns,
+        (roots, runs): (&[Uuid], &[Uuid]),
     ) -> sqlx::Result<HashMap<Uuid, RunSummary>> {
         if !filter.has_unfinished() {
             return Ok(HashMap::new());
         }
         let rows = sqlx::query(self.text(RUN_FOUND_UNFINISHED))
-            .bind(&found.roots)
-            .bind(&found.runs)
+            .bind(roots)
+            .bind(runs)
             .bind(&filter.handler)
             .bind(&filter.topic)
             .bind(names(filter.phases.iter().map(|phase| phase.name())))
@@ -348,14 +376,14 @@ impl Database {
         &self,
         filter: &RunFilter,
         ordered: &Ordered<'_>,
-        found: &FoundRuns,
+        (roots, runs): (&[Uuid], &[Uuid]),
     ) -> sqlx::Result<HashMap<Uuid, RunSummary>> {
         if filter.ends().is_empty() {
             return Ok(HashMap::new());
         }
         let rows = sqlx::query(self.text(RUN_FOUND_FINISHED))
-            .bind(&found.roots)
-            .bind(&found.runs)
+            .bind(roots)
+            .bind(runs)
             .bind(&filter.handler)
             .bind(&filter.topic)
             .bind(filter.ends().into_iter().map(outcome).collect::<Vec<_>>())
@@ -390,13 +418,5 @@ impl Database {
     /// The field by which runs are counted that are found by all of these.
     pub(super) async fn ordered<'a>(&self, fields: &'a [FieldFilter]) -> sqlx::Result<Ordered<'a>> {
         Ok(Ordered { fields, by: self.rarest(fields).await? })
-    }
-}
-
-impl<'a> Ordered<'a> {
-    /// The field that orders the list, with its values.
-    pub(super) fn first_values(&self) -> (Option<&'a str>, Vec<Json<&'a Value>>) {
-        let first = self.first();
-        (first.map(FieldFilter::name), first.map(FieldFilter::values).unwrap_or_default())
     }
 }
