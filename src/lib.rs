@@ -6,9 +6,10 @@ pub use scoop_runtime::private as __private;
 pub use scoop_core::{
     Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, ContinueAsNew, Deadline,
     DeadlineKind, Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode,
-    Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message, Missed, NameError, Next,
-    Overlap, Priority, Recurrence, Rejection, Result, RetentionTimes, Schedule, Signal, SignalKey,
-    StepDefinition, StepKind, Stored, TraceContext, Unauthorized, With, wait, wait_strategy,
+    FindField, FindKind, Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message,
+    Missed, NameError, Next, Overlap, Priority, Recurrence, Rejection, Result, RetentionTimes, Schedule,
+    Signal, SignalKey, StepDefinition, StepKind, Stored, TraceContext, Unauthorized, With, wait,
+    wait_strategy,
 };
 pub use scoop_macros::{
     ContextKey, FailureCode, Message, Signal, command, entity, saga, step, subscribes, trace,

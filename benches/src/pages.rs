@@ -25,6 +25,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let (finished, sleeping) = (bench.settings.finished, bench.settings.sleeping);
     let old = growth::with_history(bench, bench.settings.finished).await?;
     measured(bench, &old, "B22", "").await?;
+    found(bench, &old).await?;
     bench.server.remove(old).await?;
     let asleep = sleepers::with_sleepers(bench).await?;
     measured(bench, &asleep, "B22 asleep", " asleep").await?;
@@ -33,6 +34,53 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
         "B22: {finished} runs had ended, or {sleeping} slept; {PAGES} pages of 50 of each list, one after another."
     ));
     Ok(())
+}
+
+/// The times of pages of runs that are found by fields, which all of them get before.
+async fn found(bench: &mut Bench, database: &Database) -> Outcome<()> {
+    database.execute(include_str!("../sql/found_by.sql")).await?;
+    database.execute("VACUUM ANALYZE scoop.found_by").await?;
+    let client = database.client().await?;
+    let runs = || client.operate().runs().list();
+    let finished = bench.settings.finished;
+    let lists: [(&str, FindRuns); 6] = [
+        ("order", runs().found_by("order", finished / 2)),
+        ("customer", runs().found_by("customer", "customer 77")),
+        ("country", runs().found_by("country", "DE")),
+        ("country and customer", runs().found_by("country", "DE").found_by("customer", "customer 77")),
+        ("country, committed, roots", runs().found_by("country", "DE").state(RunPhase::Committed).roots()),
+        ("country, stuck", runs().found_by("country", "DE").state(RunPhase::Stuck)),
+    ];
+    let mut each = vec![];
+    for _ in 0..bench.settings.rounds {
+        each.clear();
+        let mut pages = vec![];
+        for (name, list) in &lists {
+            let times = times_of(list).await?;
+            each.push(format!("{name} {:.1} ms", percentile_ms(&times, 99)));
+            pages.extend(times);
+        }
+        bench.report.add("B22 found", percentile_ms(&pages, 99), None);
+        bench.report.add("B22 found p50", percentile_ms(&pages, 50), None);
+    }
+    bench.report.note(format!("B22 found, p99 of each: {}", each.join(", ")));
+    client.pool().close().await;
+    Ok(())
+}
+
+/// The times of the first pages of a list.
+async fn times_of(list: &FindRuns) -> Outcome<Vec<Duration>> {
+    let (mut times, mut next) = (vec![], None);
+    for _ in 0..PAGES {
+        let begun = Instant::now();
+        let page = list.clone().after(next).await?;
+        times.push(begun.elapsed());
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    Ok(times)
 }
 
 async fn measured(bench: &mut Bench, database: &Database, key: &str, with: &str) -> Outcome<()> {
@@ -129,18 +177,7 @@ async fn pages(client: &Scoop) -> Outcome<Vec<(&'static str, Vec<Duration>)>> {
     ];
     let mut times = vec![];
     for (name, list) in lists {
-        let mut of_list = vec![];
-        let mut next = None;
-        for _ in 0..PAGES {
-            let begun = Instant::now();
-            let page = list.clone().after(next).await?;
-            of_list.push(begun.elapsed());
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
-        }
-        times.push((name, of_list));
+        times.push((name, times_of(&list).await?));
     }
     let (mut explanations, mut counts, mut keys) = (vec![], vec![], vec![]);
     for nth in 0..PAGES {

@@ -12,8 +12,8 @@ use crate::changed_definition::{known, position_in, renamed_since, resume};
 use crate::rollback::{Instance, Plan, RollbackNames, RollbackPart};
 use crate::wait::WaitPlan;
 use crate::{
-    Context, Definition, Event, EventKind, Failure, Next, Path, RecordedStep, Run, SentSignal, StepKind,
-    Suspension, Wait, visible_step,
+    Context, Definition, Event, EventKind, Failure, FoundBy, Next, Path, RecordedStep, Run, SentSignal,
+    StepKind, Suspension, Wait, visible_step,
 };
 
 /// The next move of a run.
@@ -142,6 +142,8 @@ pub struct Emission {
     pub required: Option<Required>,
     /// Whom the run waits for, if not for all of its handlers.
     pub wait: Option<WaitPlan>,
+    /// By what its runs are found.
+    pub found_by: Vec<FoundBy>,
 }
 
 /// A launch that requires a handler.
@@ -843,6 +845,7 @@ mod tests {
             context: Context::default(),
             required: None,
             wait: None,
+            found_by: vec![],
         }
     }
 

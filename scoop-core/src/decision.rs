@@ -5,7 +5,7 @@ use std::any::type_name;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Json, Message, Stored};
+use crate::{FindField, Json, Message, Stored};
 
 /// The decision of a command about its entity: an event that changes the entity, or a rejection, which does not.
 ///
@@ -75,6 +75,8 @@ pub struct DecidedMessage {
     pub payload: Value,
     /// Its Rust type, if it requires a handler.
     pub required: Option<&'static str>,
+    /// [`Message::FIND_BY`].
+    pub find_by: &'static [FindField],
 }
 
 impl DecidedMessage {
@@ -85,7 +87,8 @@ impl DecidedMessage {
     /// If it cannot be written as JSON.
     pub fn of<M: Message>(message: &M) -> serde_json::Result<Self> {
         let payload = Json::to_value(message)?;
-        Ok(Self { topic: M::TOPIC, payload, required: M::REQUIRES_HANDLER.then(type_name::<M>) })
+        let required = M::REQUIRES_HANDLER.then(type_name::<M>);
+        Ok(Self { topic: M::TOPIC, payload, required, find_by: M::FIND_BY })
     }
 }
 

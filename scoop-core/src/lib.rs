@@ -21,6 +21,7 @@ mod error;
 mod event;
 mod failure;
 mod failure_code;
+mod find_by;
 mod finite;
 mod interrupted;
 mod join_incomplete;
@@ -59,6 +60,10 @@ pub use error::{Error, FromError, Here, Result};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
 pub use failure_code::{CODE_CHARS_MAX, CodedError, FailureCode};
+pub use find_by::{
+    FIND_FIELDS_MAX, FIND_NAME_BYTES_MAX, FIND_TEXT_BYTES_MAX, FindField, FindKind, FoundBy, UnfitField,
+    find_time, found_by,
+};
 pub use interrupted::Interrupted;
 pub use join_incomplete::JoinIncomplete;
 pub use lineage::Lineage;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::Stored;
 use crate::wait::WaitPlan;
+use crate::{FindField, Stored};
 
 /// The maximum length of a topic in bytes. A topic is also the name of a notification channel, which PostgreSQL limits.
 pub const TOPIC_BYTES_MAX: usize = 63;
@@ -62,6 +62,9 @@ pub trait Message: Stored + Send + Sync + 'static {
     /// The stored names of the fields whose values the web page and the command line do not show:
     /// `#[message(redact(card, cvc))]`.
     const REDACTED: &'static [&'static str] = &[];
+
+    /// The fields by which operators find the runs of its handlers, 8 at most: `#[message(find_by(order, customer))]`.
+    const FIND_BY: &'static [FindField] = &[];
 }
 
 /// For how long finished hierarchies are kept after their end, by their outcome.

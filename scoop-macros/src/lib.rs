@@ -19,6 +19,7 @@ mod duration;
 mod entity;
 mod errors;
 mod failure_code;
+mod find_by;
 mod keep;
 mod message;
 mod misplaced;

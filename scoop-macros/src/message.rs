@@ -6,6 +6,7 @@ use syn::{DeriveInput, LitStr};
 
 use crate::derive::{self, Attribute};
 use crate::errors::Errors;
+use crate::find_by;
 use crate::keep;
 use crate::names::{self, Kind, did_you_mean, kebab_case};
 use crate::redact;
@@ -13,7 +14,7 @@ use crate::wait;
 
 const MESSAGE: Attribute = Attribute {
     name: "message",
-    keys: &["topic", "reply", "replies", "handlers", "keep", "redact", "wait"],
+    keys: &["topic", "reply", "replies", "handlers", "keep", "redact", "find_by", "wait"],
     example: "#[message(topic = \"..\")]",
 };
 
@@ -55,8 +56,9 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let wait = wait::function(&settings, &mut errors);
 
     let redacted = settings.tokens("redact", "redact(field, another_field)", &mut errors);
-    let redacted = redacted.map(|fields| {
-        let names = redact::stored_names(fields, &settings, &input, &mut errors);
+    let redacted = redacted.map(|fields| redact::stored_names(fields, &settings, &input, &mut errors));
+    let find_by = find_by::constant(&settings, &input, redacted.as_deref().unwrap_or_default(), &mut errors);
+    let redacted = redacted.map(|names| {
         quote!(
             const REDACTED: &'static [&'static str] = &[#(#names),*];
         )
@@ -75,6 +77,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             #requires_handler
             #keep
             #redacted
+            #find_by
             #wait
         }
         #has_reply

@@ -11,8 +11,8 @@ use crate::names::did_you_mean;
 use crate::settings::Settings;
 
 /// A field of the message, with the rule by which serde renames it.
-struct Stored<'a> {
-    field: &'a Field,
+pub(crate) struct Stored<'a> {
+    pub(crate) field: &'a Field,
     rule: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn stored_names(
     names
 }
 
-fn fields_of(input: &DeriveInput) -> Vec<Stored<'_>> {
+pub(crate) fn fields_of(input: &DeriveInput) -> Vec<Stored<'_>> {
     match &input.data {
         Data::Struct(data) => stored_fields(&data.fields, value_of(&input.attrs, "rename_all")),
         Data::Enum(data) => {
@@ -76,11 +76,11 @@ fn stored_fields(fields: &Fields, rule: Option<String>) -> Vec<Stored<'_>> {
 }
 
 impl Stored<'_> {
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.field.ident.as_ref().map(|ident| ident.unraw().to_string()).unwrap_or_default()
     }
 
-    fn stored_name(&self) -> String {
+    pub(crate) fn stored_name(&self) -> String {
         value_of(&self.field.attrs, "rename").unwrap_or_else(|| renamed(&self.name(), self.rule.as_deref()))
     }
 }
@@ -117,7 +117,7 @@ fn serde_settings(attributes: &[Attribute]) -> impl Iterator<Item = Meta> + '_ {
     .flatten()
 }
 
-fn has(attributes: &[Attribute], key: &str) -> bool {
+pub(crate) fn has(attributes: &[Attribute], key: &str) -> bool {
     serde_settings(attributes).any(|setting| setting.path().is_ident(key))
 }
 

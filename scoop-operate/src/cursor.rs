@@ -32,6 +32,21 @@ pub(crate) enum PageStart {
     Finished,
     /// After this finished run.
     Ended(EndedCursor),
+    /// After this run of a list of those that are found by fields.
+    Found(FoundPosition),
+}
+
+/// A run that is found by a field, as a place in a list. The newest messages come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundPosition {
+    /// The number of the field that orders the list, among those that are asked for.
+    pub field: u8,
+    /// When the message was launched.
+    pub launched_at: StoredTime,
+    /// What is found: a hierarchy or a message.
+    pub found: Uuid,
+    /// The run; nil after all runs of the message.
+    pub run: Uuid,
 }
 
 /// The text is no [`RunCursor`] or [`ListCursor`].
@@ -76,6 +91,11 @@ impl fmt::Display for RunCursor {
                 f.write_str("f")?;
                 write_end(ended, f)
             }
+            PageStart::Found(FoundPosition { field, launched_at, found, run }) => {
+                write!(f, "w{field:02x}")?;
+                write_end((launched_at, found), f)?;
+                write!(f, "{}", run.simple())
+            }
         }
     }
 }
@@ -88,6 +108,7 @@ impl FromStr for RunCursor {
             Some(("u", run)) => read_run(run).map(PageStart::Unfinished),
             Some(("f", "")) => Some(PageStart::Finished),
             Some(("f", ended)) => read_end(ended).map(PageStart::Ended),
+            Some(("w", found)) => read_found(found).map(PageStart::Found),
             _ => None,
         };
         place.map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
@@ -102,6 +123,18 @@ fn read_end(text: &str) -> Option<EndedCursor> {
     let (at, run) = text.split_at_checked(16)?;
     let micros = u64::from_str_radix(at, 16).ok()?.cast_signed();
     Some((StoredTime::from_micros(micros), read_run(run)?))
+}
+
+fn read_found(text: &str) -> Option<FoundPosition> {
+    let (field, rest) = text.split_at_checked(2)?;
+    let (message, run) = rest.split_at_checked(48)?;
+    let (launched_at, found) = read_end(message)?;
+    Some(FoundPosition {
+        field: u8::from_str_radix(field, 16).ok()?,
+        launched_at,
+        found,
+        run: read_run(run)?,
+    })
 }
 
 fn read_run(text: &str) -> Option<Uuid> {
@@ -121,6 +154,12 @@ mod tests {
             PageStart::Finished,
             PageStart::Ended((StoredTime::from_micros(-3), run)),
             PageStart::Ended((StoredTime::from_micros(i64::MAX), run)),
+            PageStart::Found(FoundPosition {
+                field: 31,
+                launched_at: StoredTime::from_micros(-3),
+                found: run,
+                run,
+            }),
         ] {
             let text = RunCursor(place).to_string();
             assert!(text.chars().all(|it| it.is_ascii_alphanumeric()), "{text}");
@@ -130,7 +169,9 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "u", "x", "é", "u7", "f00", "f000000000000000é", &format!("u{}", Uuid::nil())] {
+        for text in
+            ["", "u", "x", "é", "u7", "f00", "f000000000000000é", "w0", "wé7", &format!("u{}", Uuid::nil())]
+        {
             assert!(text.parse::<RunCursor>().is_err(), "{text}");
         }
     }

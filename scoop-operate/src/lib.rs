@@ -41,9 +41,9 @@ pub use self::listing::{ListItem, ListRequest, PagedListItem};
 pub use self::pauses::{EndedPause, Pauses};
 pub use self::retention::{Retention, Undeletable};
 pub use self::runs::{
-    Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindRuns, JoinWait,
-    LimitKey, RunContents, RunCount, RunCounts, RunDurations, RunExplanation, RunPage, RunPosition,
-    RunSummary, RunValue, Runs, WaitReason, WaitingMember, WorkerInfo,
+    Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindField, FindRuns,
+    FindValue, FoundBy, FoundKey, JoinWait, LimitKey, RunContents, RunCount, RunCounts, RunDurations,
+    RunExplanation, RunPage, RunPosition, RunSummary, RunValue, Runs, WaitReason, WaitingMember, WorkerInfo,
 };
 pub use self::schedules::{ListSchedules, RegisteredSchedule, Schedules};
 #[doc(hidden)]

@@ -1,14 +1,17 @@
-//! The texts of all statements: each is the file of its name under `sql/`, which may name parts of `sql/ended/` and
-//! `sql/unfinished/` in braces.
+//! The texts of all statements: each is the file of its name under `sql/`, which may name parts of `sql/ended/`,
+//! `sql/unfinished/` and `sql/found/` in braces.
 
 use scoop_runtime::internal::without_comments;
 
 /// The parts that several statements have in common, by their names in braces.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 7] = [
     ("{ended_handlers}", include_str!("../sql/ended/handlers.sql")),
     ("{ended_shown}", include_str!("../sql/ended/shown.sql")),
     ("{ended_by}", include_str!("../sql/ended/by.sql")),
     ("{unfinished_shown}", include_str!("../sql/unfinished/shown.sql")),
+    ("{found_shown}", include_str!("../sql/found/shown.sql")),
+    ("{found_others}", include_str!("../sql/found/others.sql")),
+    ("{found_newest}", include_str!("../sql/found/newest.sql")),
 ];
 
 macro_rules! statements {
@@ -30,11 +33,16 @@ statements! {
     EVENT_FOLLOW = "event_follow",
     EVENT_HORIZON = "event_horizon",
     EVENT_OLDEST_TRANSACTION = "event_oldest_transaction",
+    FIND_FIELD_LIST = "find_field_list",
+    FOUND_BY_ANY = "found_by_any",
+    FOUND_BY_COUNTS = "found_by_counts",
     HANDLER_LIST_RETIRED = "handler_list_retired",
     JOIN_EXPLAIN = "join_explain",
+    KEY_FIND = "key_find",
     REDACTION_LIST = "redaction_list",
     RUN_CONTENTS = "run_contents",
     RUN_COUNT_FINISHED = "run_count_finished",
+    RUN_COUNT_FOUND = "run_count_found",
     RUN_COUNT_UNFINISHED = "run_count_unfinished",
     RUN_DURATIONS = "run_durations",
     RUN_EXPLAIN = "run_explain",
@@ -42,7 +50,10 @@ statements! {
     RUN_EXPLAIN_ENDED = "run_explain_ended",
     RUN_EXPLAIN_WORKERS = "run_explain_workers",
     RUN_FAILED_BELOW = "run_failed_below",
+    RUN_FOUND_FINISHED = "run_found_finished",
+    RUN_FOUND_UNFINISHED = "run_found_unfinished",
     RUN_PAGE_FINISHED = "run_page_finished",
+    RUN_PAGE_FOUND = "run_page_found",
     RUN_PAGE_UNFINISHED = "run_page_unfinished",
     RUN_POSITIONS = "run_positions",
     SCHEDULE_LIST = "schedule_list",
@@ -52,6 +63,7 @@ statements! {
     PAUSE_LIST = "pause_list",
     PAUSE_LIST_ENDED = "pause_list_ended",
     RETENTION_UNDELETABLE = "retention_undeletable",
+    TOPIC_LIST = "topic_list",
     WORKER_LIST = "worker_list",
     WORKER_LIST_DEFINITIONS = "worker_list_definitions",
 }

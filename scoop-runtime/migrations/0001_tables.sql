@@ -221,6 +221,34 @@ CREATE TABLE scoop.redaction (
     PRIMARY KEY (topic, field)
 );
 
+-- The fields by which messages are found, by the stored names of the fields. Programs write it for the messages of their sagas. A row
+-- stays when no program says so any more: older values are still there.
+CREATE TABLE scoop.find_field (
+    topic  varchar(63) NOT NULL,
+    name   varchar(63) NOT NULL,
+    kind   text NOT NULL CHECK (kind IN ('text', 'number', 'time')),
+    number smallint NOT NULL,  -- among the fields of the message
+    PRIMARY KEY (topic, name)
+);
+
+-- By what messages are found: the values of their fields, of messages that have any. A message that started a hierarchy is found under
+-- the id of that, since all runs of the hierarchy are found by its fields; any other one under its own id.
+CREATE TABLE scoop.found_by (
+    found       uuid NOT NULL,
+    name        varchar(63) NOT NULL,
+    value       jsonb NOT NULL,  -- a text or a number; a time is a text in UTC
+    number      smallint NOT NULL,  -- of the field in the message
+    root        uuid NOT NULL,
+    launched_at timestamptz NOT NULL,
+    PRIMARY KEY (found, name),
+    CONSTRAINT found_by_is_short CHECK (
+        name <> '' AND octet_length(name) <= 63 AND number BETWEEN 0 AND 7
+        AND CASE jsonb_typeof(value) WHEN 'string' THEN octet_length(value #>> '{}') <= 256
+                                     WHEN 'number' THEN pg_column_size(value) <= 256 ELSE false END)
+);
+-- For lists: the newest messages with a value.
+CREATE INDEX found_by_value ON scoop.found_by (name, value, launched_at, found) INCLUDE (root);
+
 -- Which worker deletes finished hierarchies: one row.
 CREATE TABLE scoop.retention (
     is_only     boolean PRIMARY KEY DEFAULT true CHECK (is_only),

@@ -168,6 +168,31 @@ BEGIN
     INSERT INTO scoop.relaunch (root, of_root, note, source) VALUES (new_root, hierarchy, note, source);
 END $$;
 
+-- Records by what messages are found that this transaction has launched. Those that were there before are left out: their time is that
+-- of another transaction. The arrays have an element for each field of a message.
+-- Locks: the new rows.
+CREATE FUNCTION scoop.record_found_by(messages uuid[], numbers smallint[], names text[], "values" jsonb[]) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    INSERT INTO scoop.found_by (found, name, value, number, root, launched_at)
+    SELECT CASE WHEN cardinality(e.cooperation_lineage) = 1 THEN e.cooperation_lineage[1] ELSE a.message END,
+           a.name, a.value, a.number, e.cooperation_lineage[1], e.created_at
+    FROM unnest(messages, numbers, names, "values") AS a (message, number, name, value)
+    CROSS JOIN LATERAL (
+        SELECT m.id FROM scoop.message m WHERE m.id = a.message AND m.created_at = CURRENT_TIMESTAMP OFFSET 0
+    ) launched
+    CROSS JOIN LATERAL (
+        SELECT e.cooperation_lineage, e.created_at FROM scoop.message_event e
+        WHERE e.message_id = launched.id AND e.type = 'EMITTED'
+        OFFSET 0
+    ) e
+    ON CONFLICT ON CONSTRAINT found_by_pkey DO NOTHING;
+END $$;
+REVOKE EXECUTE ON FUNCTION scoop.record_found_by (uuid[], smallint[], text[], jsonb[]) FROM PUBLIC;
+
 -- Records a signal for a role that may not write the table, unless there is one with its id. Returns whether it is new.
 -- A program with sagas delivers it: the caller could keep the rows of the runs locked that it reaches.
 -- Locks: the new row; a signal that another transaction inserts with the same id: waits for that.

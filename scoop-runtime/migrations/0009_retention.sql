@@ -205,6 +205,7 @@ BEGIN
     DELETE FROM scoop.relaunch r WHERE r.of_root = hierarchy;
     DELETE FROM scoop.redelivery d WHERE d.message_id = ANY (messages);
     DELETE FROM scoop.kept_hierarchy k WHERE k.root = hierarchy;
+    DELETE FROM scoop.found_by f WHERE f.found = ANY (hierarchy || messages);
     INSERT INTO scoop.kept_key (message_id, until)
     SELECT k.id, keys_until FROM unnest(kept_keys) k (id)
     ON CONFLICT ON CONSTRAINT kept_key_pkey DO UPDATE SET until = excluded.until;

@@ -15,6 +15,8 @@ WITH needed AS (
         ('scoop.entity', '{SELECT,INSERT,UPDATE}'),
         ('scoop.entity_event', '{SELECT,INSERT}'),
         ('scoop.redaction', '{SELECT,INSERT}'),
+        ('scoop.found_by', '{SELECT,INSERT}'),
+        ('scoop.find_field', '{SELECT,INSERT,UPDATE}'),
         ('scoop.ended_pause', '{SELECT,INSERT}'),
         ('scoop.handler', '{SELECT,INSERT,UPDATE}'),
         ('scoop.keep_time', '{SELECT,INSERT,UPDATE}'),

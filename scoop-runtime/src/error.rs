@@ -72,6 +72,17 @@ pub enum RuntimeError {
     #[error(transparent)]
     Context(#[from] scoop_core::ContextError),
 
+    /// A message has a value by which its runs cannot be found. The caller has to change it.
+    #[error("a message for topic `{topic}` cannot be found by its field `{field}`: {why}")]
+    FindBy {
+        /// The topic of the message.
+        topic: String,
+        /// The name of the field, of those that `#[message(find_by(..))]` lists.
+        field: String,
+        /// The reason.
+        why: String,
+    },
+
     /// The JSON of the context is too large to be stored with every event.
     #[error(
         "the context has {bytes} bytes as JSON, more than the {limit} allowed, most of them under the key \

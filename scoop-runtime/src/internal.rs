@@ -15,7 +15,8 @@ pub use crate::engine::IDENTIFIER_PREFIX;
 pub use crate::model::run::QUEUED_MIN;
 pub use crate::repair::no_program;
 use crate::store::{
-    DueStorage as _, FetchExt as _, PostgresStore, RequestStorage as _, Store, SubscriptionStorage as _,
+    DueStorage as _, FetchExt as _, NewMessage, PostgresStore, RequestStorage as _, Store,
+    SubscriptionStorage as _,
 };
 pub use crate::store::{FIRST_MAX, UNKNOWN_MAX};
 pub use crate::store::{
@@ -29,6 +30,12 @@ pub use crate::util::retries::{Attempt, FOREVER, GivenUp};
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
 use crate::{IdObject, QueueLength, RegisteredHandler, Scoop};
+
+/// The ids of the message and of the hierarchy that are launched on this topic with this unique key.
+pub fn unique_ids(topic: &str, key: &str) -> (Uuid, Uuid) {
+    let ids = NewMessage::unique_ids(topic, key);
+    (ids.id, ids.root)
+}
 
 /// The tables of a program, for reading. They do not keep the program running.
 pub struct Tables {

@@ -52,6 +52,7 @@ impl Fault {
                 | RuntimeError::PauseTarget { .. }
                 | RuntimeError::Signal { .. }
                 | RuntimeError::TooLarge { .. }
+                | RuntimeError::FindBy { .. }
                 | RuntimeError::NulCharacter { .. }
                 | RuntimeError::NestingTooDeep { .. },
             ) => StatusCode::BAD_REQUEST,

@@ -489,6 +489,7 @@ fn emission(child: usize) -> Emission {
         context: Default::default(),
         required: None,
         wait: None,
+        found_by: vec![],
     }
 }
 

@@ -13,26 +13,30 @@ pub(crate) const DEVELOPMENT: &str = "scoop-audit scoop-store-contract";
 /// Name, budget, target. Lines that are blank, a comment or of a test do not count. The targets of the lines
 /// of Rust are 50 000 in total.
 pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
-    ("Rust lines of scoop-core", 4_855, 3_900),
+    // Fields to find runs by: declared in the core and the macros, written in the runtime, and read by the others.
+    ("Rust lines of scoop-core", 4_971, 3_900),
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
-    ("Rust lines of scoop-macros", 5_015, 4_200),
-    // `WaitKind` came back from scoop-operate, beside the other enums with names.
-    ("Rust lines of scoop-runtime", 36_736, 27_500),
-    // What moves here from scoop-runtime.
-    ("Rust lines of scoop-operate", 4_076, 4_000),
-    // The calls of scoop-operate have longer paths than those of one large type.
-    ("Rust lines of scoop-cli", 4_982, 3_300),
-    ("Rust lines of scoop-web", 3_859, 3_000),
+    ("Rust lines of scoop-macros", 5_137, 4_200),
+    // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
+    ("Rust lines of scoop-runtime", 38_721, 27_500),
+    // What moves here from scoop-runtime. Lists and counts by fields.
+    ("Rust lines of scoop-operate", 3_913, 4_000),
+    // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
+    ("Rust lines of scoop-cli", 5_068, 3_300),
+    // The search finds fields and keys.
+    ("Rust lines of scoop-web", 3_899, 3_000),
     // Its names are in modules by subject.
     ("Rust lines of scoop-saga", 94, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
-    ("SQL lines", 6_082, 4_200),
+    // The tables of fields to find runs by, and the lists that follow them.
+    ("SQL lines", 6_321, 4_200),
     ("columns of run", 38, 38),
     ("indexes of run", 8, 8),
     ("storage operations", 75, 75),
-    ("names at the root of the facade", 97, 100),
+    // `FindField` and `FindKind`, for implementations of `Message` by hand.
+    ("names at the root of the facade", 100, 100),
     ("public methods of Scoop", 21, 18),
     ("bytes of ARCHITECTURE.md", 15_000, 15_000),
 ];
@@ -73,8 +77,11 @@ pub(crate) const CYCLES: &[usize] = &[79, 8, 4, 3];
 pub(crate) const FILE_LINES_MAX: usize = 600;
 
 /// Files that are longer. The target is none.
-pub(crate) const LONG_FILES: &[(&str, usize)] =
-    &[("scoop-core/src/continuation.rs", 605), ("scoop-runtime/src/store/postgres/limit.rs", 691)];
+pub(crate) const LONG_FILES: &[(&str, usize)] = &[
+    // An emission says by what its runs are found.
+    ("scoop-core/src/continuation.rs", 606),
+    ("scoop-runtime/src/store/postgres/limit.rs", 691),
+];
 
 /// Where statements of SQL are.
 pub(crate) const SQL_FOLDERS: &[&str] = &[

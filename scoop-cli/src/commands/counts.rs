@@ -6,6 +6,7 @@ use scoop_operate::{OperateExt as _, RunCount};
 use scoop_runtime::Scoop;
 use serde::Serialize;
 
+use super::filters::FieldValue;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, cell, phase, plain};
 use crate::times::{self, in_words, utc};
@@ -21,6 +22,11 @@ pub(crate) struct CountsArgs {
     /// in a state, or 100,000 ends, and shows a `+`
     #[arg(long)]
     exact: bool,
+
+    /// Count only runs that are found by this value of a field of their message, or of the first message of their hierarchy; may be
+    /// repeated: runs that are found by all of the values
+    #[arg(long = "where", value_name = "FIELD=VALUE")]
+    fields: Vec<FieldValue>,
 }
 
 /// The number of runs of a saga in a state.
@@ -61,8 +67,14 @@ pub(super) fn shown<'a>(counts: impl IntoIterator<Item = &'a RunCount>) -> Strin
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Result<Exit, Fault> {
     let counts = scoop.operate().runs().count();
     let counts = if args.exact { counts.exact() } else { counts };
+    let counts = args.fields.iter().fold(counts, |counts, field| field.of_counts(counts));
     let counts = args.since.map_or(counts.clone(), |since| counts.since(since)).await?;
     let all = || counts.unfinished.iter().chain(&counts.finished);
+    if all().next().is_none() {
+        for field in &args.fields {
+            field.check_name(scoop).await?;
+        }
+    }
     if output.json {
         for (counts, ended) in [(&counts.unfinished, false), (&counts.finished, true)] {
             counts.iter().try_for_each(|count| output.record(&CountRecord::new(count, ended)))?;

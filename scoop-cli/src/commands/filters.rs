@@ -1,10 +1,11 @@
 //! Which runs a command is about: filters, as in `scoop runs`.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 use std::time::SystemTime;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use scoop_operate::{FindRuns, OperateExt as _, WaitKind};
+use scoop_operate::{CountRuns, FindRuns, FindValue, OperateExt as _, WaitKind};
 use scoop_runtime::{PauseTarget, RunPhase, Scoop};
 
 use super::names;
@@ -38,9 +39,55 @@ pub(crate) struct Filters {
     /// operator, pause
     #[arg(long, value_name = "WHAT")]
     waiting_for: Vec<WaitKind>,
+    /// Only runs that are found by this value of a field of their message, or of the first message of their hierarchy; may be
+    /// repeated: runs that are found by all of the values
+    #[arg(long = "where", value_name = "FIELD=VALUE")]
+    fields: Vec<FieldValue>,
     /// Only runs of messages that started a hierarchy
     #[arg(long)]
     roots: bool,
+}
+
+/// A value of a field, as `order=2167`.
+#[derive(Clone, Debug)]
+pub(super) struct FieldValue {
+    name: String,
+    value: String,
+}
+
+impl FromStr for FieldValue {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, value) = text.split_once('=').ok_or("write a field and its value, such as order=2167")?;
+        Ok(Self { name: name.to_owned(), value: value.to_owned() })
+    }
+}
+
+impl FieldValue {
+    /// The part of the list that is found by it.
+    pub(super) fn of(&self, list: FindRuns) -> FindRuns {
+        list.found_by(&self.name, FindValue::written(&self.value))
+    }
+
+    /// The part of the counts that is found by it.
+    pub(super) fn of_counts(&self, counts: CountRuns) -> CountRuns {
+        counts.found_by(&self.name, FindValue::written(&self.value))
+    }
+
+    /// Checks that runs can be found by the field.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::NotFound`] if no program has registered it, with similar names.
+    pub(super) async fn check_name(&self, scoop: &Scoop) -> Result<(), Fault> {
+        let known = scoop.operate().runs().find_fields().await?;
+        if known.iter().any(|field| field.name == self.name) {
+            return Ok(());
+        }
+        let hint = names::instead(&self.name, known.iter().map(|field| &*field.name));
+        Err(Fault::NotFound(format!("no message is found by a field `{}`{hint}", self.name)))
+    }
 }
 
 /// Reads one of these states. Spaces may be written as `-` or `_`.
@@ -60,13 +107,14 @@ impl Filters {
 
     /// Whether none is given beside the topic.
     pub(super) fn is_empty_but_topic(&self) -> bool {
-        let Self { handler, topic: _, state, since, until, failed_with, waiting_for, roots } = self;
+        let Self { handler, topic: _, state, since, until, failed_with, waiting_for, fields, roots } = self;
         handler.is_none()
             && state.is_empty()
             && since.is_none()
             && until.is_none()
             && failed_with.is_none()
             && waiting_for.is_empty()
+            && fields.is_empty()
             && !roots
     }
 
@@ -90,6 +138,7 @@ impl Filters {
         }
         query = self.state.iter().fold(query, |query, state| query.state(*state));
         query = self.waiting_for.iter().fold(query, |query, wait| query.waiting_for(*wait));
+        query = self.fields.iter().fold(query, |query, field| field.of(query));
         if self.roots { query.roots() } else { query }
     }
 
@@ -97,12 +146,15 @@ impl Filters {
     ///
     /// # Errors
     ///
-    /// [`Fault::NotFound`] if no such saga or topic was ever registered, or no failure has the code.
+    /// [`Fault::NotFound`] if no such saga, topic or field was ever registered, or no failure has the code.
     pub(super) async fn check_names(&self, scoop: &Scoop) -> Result<(), Fault> {
         let named =
             [self.handler.clone().map(PauseTarget::handler), self.topic.clone().map(PauseTarget::topic)];
         for target in named.into_iter().flatten() {
             names::check(scoop, &target).await?;
+        }
+        for field in &self.fields {
+            field.check_name(scoop).await?;
         }
         let Some(code) = &self.failed_with else { return Ok(()) };
         let known = scoop.operate().runs().list().failed_with(code).page(1).await?;

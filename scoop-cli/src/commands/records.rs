@@ -1,5 +1,7 @@
 //! The JSON of runs, failures and events. The fields are documented in `docs/reference/command_line.md`; they stay as they are.
 
+use std::collections::BTreeMap;
+
 use scoop_core::{EventKind, Failure, SignalKey};
 use scoop_operate::{FailureSummary, RecordedEvent, RunSummary, WorkerInfo};
 use scoop_runtime::{Intervention, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
@@ -31,6 +33,8 @@ pub(crate) struct RunRecord<'a> {
     awaits: Option<SignalRecord<'a>>,
     worker: Option<&'a str>,
     step: Option<&'a str>,
+    /// By what it is found: values by field.
+    found_by: BTreeMap<&'a str, &'a str>,
 }
 
 /// The main cause of a failure.
@@ -229,6 +233,7 @@ impl<'a> From<&'a RunSummary> for RunRecord<'a> {
             awaits: run.awaits.as_ref().map(Into::into),
             worker: run.worker.as_deref(),
             step: run.step.as_deref(),
+            found_by: run.found_by.iter().map(|found| (&*found.name, &*found.value)).collect(),
         }
     }
 }

@@ -18,13 +18,16 @@ pub(super) const HEADER: [&str; 5] = ["RUN", "SAGA", "STATE", "SINCE", "ABOUT"];
 /// The maximum number of runs in a page of the library.
 pub(super) const PAGE_MAX: usize = 1_000;
 
+/// The maximum length of the fields of a run in a list, in characters.
+const LABEL_CHARS_MAX: usize = 60;
+
 /// How many pages are read without a run of the list before the command stops.
 const EMPTY_PAGES_MAX: usize = 20;
 
 /// List runs, finished or not
 ///
-/// Unfinished runs come first, the newest one first; then those that have ended, the latest end first. The filters can be
-/// combined. A list that is cut off ends with the place from which the next one goes on.
+/// Unfinished runs come first, the newest one first; then those that have ended, the latest end first; with `--where` the runs of
+/// the newest messages come first. A run whose message has fields to find it by is shown with these. The filters can be combined. A list that is cut off ends with the place from which the next one goes on.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunsArgs {
     #[command(flatten)]
@@ -41,6 +44,9 @@ pub(crate) struct RunsArgs {
     /// Go on from this place, with the same filters: the end of an earlier list names it
     #[arg(long, value_name = "PLACE", value_parser = place)]
     after: Option<RunCursor>,
+    /// Show the ids of runs, also where their fields can be shown
+    #[arg(long)]
+    ids: bool,
 }
 
 /// The last line of a list that was cut off.
@@ -73,7 +79,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
             if output.json {
                 output.record(&RunRecord::from(run))?;
             } else {
-                rows.add(row(run));
+                rows.add(if args.ids { with_id(run) } else { row(run) });
             }
         }
         place = page.next;
@@ -103,8 +109,25 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     Ok(Exit::Done)
 }
 
-/// The cells of a run, under [`HEADER`].
+/// The cells of a run, under [`HEADER`]: with the fields by which it is found, or with its id if it has none.
 pub(super) fn row(run: &RunSummary) -> [Cell; 5] {
+    let mut cells = with_id(run);
+    if !run.found_by.is_empty() {
+        cells[0] = cell(cut(&run.label()));
+    }
+    cells
+}
+
+/// The cells of a run with its id.
+fn with_id(run: &RunSummary) -> [Cell; 5] {
     let since = plain(times::utc(run.since));
     [plain(run.run), cell(&run.handler), phase(run.phase), since, cell(run.about())]
+}
+
+/// The beginning of a label, which is not wrapped.
+fn cut(label: &str) -> String {
+    match label.char_indices().nth(LABEL_CHARS_MAX) {
+        None => label.to_owned(),
+        Some(_) => label.chars().take(LABEL_CHARS_MAX - 1).chain(['…']).collect(),
+    }
 }

@@ -4,8 +4,13 @@ use scoop_operate::OperateExt as _;
 use scoop_runtime::{HierarchyId, IdObject, PauseTarget, RuntimeError, Scoop};
 use uuid::Uuid;
 
+use super::filters::FieldValue;
 use super::names;
 use crate::fault::Fault;
+
+/// The maximum number of runs that are read for a field, and of hierarchies that are named in an error.
+const FOUND_MAX: usize = 100;
+const NAMED_MAX: usize = 5;
 
 /// The object of a command.
 #[derive(Debug, clap::Args)]
@@ -19,6 +24,9 @@ pub(crate) struct Target {
     /// The topic of that message
     #[arg(long, requires = "key")]
     topic: Option<String>,
+    /// The hierarchy whose runs are found by this value of a field, instead of an id; may be repeated
+    #[arg(long = "where", value_name = "FIELD=VALUE", conflicts_with_all = ["id", "key"])]
+    fields: Vec<FieldValue>,
 }
 
 /// Reads an id.
@@ -42,15 +50,41 @@ pub(super) async fn by_key(scoop: &Scoop, topic: &str, key: &str) -> Result<Uuid
     }
 }
 
+/// The hierarchy whose runs are found by these values.
+async fn by_fields(scoop: &Scoop, fields: &[FieldValue]) -> Result<Uuid, Fault> {
+    let runs = fields.iter().fold(scoop.operate().runs().list(), |runs, field| field.of(runs));
+    let page = runs.page(FOUND_MAX).await?;
+    let mut hierarchies: Vec<_> = page.runs.iter().map(|run| run.hierarchy).collect();
+    hierarchies.dedup();
+    match &hierarchies[..] {
+        [] => {
+            for field in fields {
+                field.check_name(scoop).await?;
+            }
+            Err(Fault::NotFound("no run is found by that".into()))
+        }
+        [only] => Ok(only.uuid()),
+        several => {
+            let ids: Vec<_> = several.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+            let more = if several.len() > ids.len() || page.next.is_some() { ", .." } else { "" };
+            Err(Fault::Usage(format!(
+                "several hierarchies are found by that; name one: {}{more}",
+                ids.join(", ")
+            )))
+        }
+    }
+}
+
 impl Target {
     /// The id; that of the hierarchy if a key was given.
     pub(crate) async fn id(&self, scoop: &Scoop) -> Result<Uuid, Fault> {
         match (self.id, &self.topic, &self.key) {
             (Some(id), ..) => Ok(id),
             (None, Some(topic), Some(key)) => by_key(scoop, topic, key).await,
+            _ if !self.fields.is_empty() => by_fields(scoop, &self.fields).await,
             (None, ..) => Err(Fault::Usage(
-                "an id is missing, or the topic and the unique key of a message: --topic TOPIC --key KEY; `scoop runs` lists \
-                 ids"
+                "an id is missing, or the topic and the unique key of a message: --topic TOPIC --key KEY, or a field: --where \
+                 FIELD=VALUE; `scoop runs --ids` lists ids"
                     .into(),
             )),
         }

@@ -25,7 +25,7 @@ async fn runs_are_listed_with_state_and_reason() {
         <id 5> orders committed <time> took <duration>
     "#]]);
     shop.run(&["runs", "--state", "rolled-back", "--json"]).await.shows(expect![[r#"
-        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","queued_ms":<duration>,"took_ms":<duration>,"waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]","report":null},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]"}
+        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","queued_ms":<duration>,"took_ms":<duration>,"waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]","report":null},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]","found_by":{}}
     "#]]);
     shop.run(&["runs", "--waiting-for", "operator"]).await.shows(expect![[r#"
         RUN SAGA STATE SINCE ABOUT
@@ -268,7 +268,7 @@ async fn wait_is_explained() {
     "#]]);
     let payment = order.tree().await.unwrap().runs()[1].id().to_string();
     shop.run(&["explain", &payment, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","queued_ms":<duration>,"took_ms":null,"waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>. It goes on when the signal `shop.paid` is sent with the key `order 7`.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`.","commands":[],"read_at":"<time>"}
+        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","queued_ms":<duration>,"took_ms":null,"waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","found_by":{},"waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>. It goes on when the signal `shop.paid` is sent with the key `order 7`.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`.","commands":[],"read_at":"<time>"}
     "#]]);
 }
 
@@ -465,7 +465,7 @@ async fn missing_things_are_named_and_have_an_exit_code() {
     "#]]);
     shop.run(&["tree"]).await.shows(expect![[r#"
         exit 2
-        2> error: an id is missing, or the topic and the unique key of a message: --topic TOPIC --key KEY; `scoop runs` lists ids
+        2> error: an id is missing, or the topic and the unique key of a message: --topic TOPIC --key KEY, or a field: --where FIELD=VALUE; `scoop runs --ids` lists ids
     "#]]);
     let without_key = shop.run(&["tree", "--topic", "shop.orders"]).await;
     assert!(without_key.code == 2 && without_key.stderr.contains("  --key <KEY>\n"), "{without_key:?}");

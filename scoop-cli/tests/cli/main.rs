@@ -4,6 +4,7 @@ mod changing;
 mod checking;
 mod checkout;
 mod encrypted;
+mod fields;
 mod finding;
 mod help;
 mod http;

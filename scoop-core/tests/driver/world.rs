@@ -347,6 +347,7 @@ impl<'a> World<'a> {
                 context,
                 required: None,
                 wait: None,
+                found_by: vec![],
             });
         }
         let next = match &outcome.end {

@@ -12,4 +12,5 @@ r.lineage, r.id, r.message_id, r.topic, r.handler, r.outcome::text AS outcome, r
                LIMIT 1000
            ) i
            WHERE i.kind = 'skip'
-       ) ELSE 0 END AS skipped
+       ) ELSE 0 END AS skipped,
+       {found_shown}

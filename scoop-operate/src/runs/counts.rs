@@ -10,6 +10,7 @@ use scoop_runtime::internal::{GivenUp, system_time};
 use scoop_runtime::{RunPhase, RuntimeError, When};
 
 use super::Runs;
+use super::found::{FieldFilter, FindValue};
 use crate::database::Database;
 
 /// The time in which ends are counted by default.
@@ -29,6 +30,7 @@ pub struct CountRuns {
     since: Option<SystemTime>,
     is_exact: bool,
     sagas: Option<usize>,
+    fields: Vec<FieldFilter>,
 }
 
 impl CountRuns {
@@ -61,6 +63,25 @@ impl CountRuns {
         self
     }
 
+    /// Counts only runs that are found by this value of a field, as [`FindRuns::found_by`](crate::FindRuns::found_by) lists them. After
+    /// several calls, those that are found by all of the values.
+    ///
+    /// Counting stops at 10,000 messages with the value, or runs of their hierarchies: then all counts are capped.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RunPhase, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// let counts = scoop.operate().runs().count().found_by("customer", "ada").await?;
+    /// println!("{} runs of this customer are stuck", counts.unfinished_in(RunPhase::Stuck));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn found_by(mut self, field: impl Into<String>, value: impl Into<FindValue>) -> Self {
+        self.fields.push(FieldFilter::new(field, value));
+        self
+    }
+
     async fn read(self) -> Result<RunCounts, RuntimeError> {
         let database = &self.database;
         let now =
@@ -69,6 +90,13 @@ impl CountRuns {
             Some(since) => When::At(since).instant(now.latest)?,
             None => now.latest - WINDOW,
         };
+        if !self.fields.is_empty() {
+            let limit = (!self.is_exact).then_some(UNFINISHED_MAX);
+            let counts = database.read_retrying(|_| database.found_counts(&self.fields, since, limit)).await;
+            let FoundCounts { unfinished, finished } = counts.map_err(GivenUp::error("runs were counted"))?;
+            let (since, read_at) = (system_time(since), system_time(now.latest));
+            return Ok(RunCounts { unfinished, finished, since, read_at, is_complete: true });
+        }
         let limits = |runs| CountLimits { runs: (!self.is_exact).then_some(runs), sagas: self.sagas };
         // One after the other: an exact count may take longer than the retry time, for which the other one would wait for a turn.
         let unfinished = database.read_retrying(|_| database.unfinished_counts(limits(UNFINISHED_MAX)));
@@ -121,7 +149,8 @@ impl Runs {
     /// # }
     /// ```
     pub fn count(&self) -> CountRuns {
-        CountRuns { database: self.operate.database(), since: None, is_exact: false, sagas: None }
+        let (database, fields) = (self.operate.database(), vec![]);
+        CountRuns { database, since: None, is_exact: false, sagas: None, fields }
     }
 
     /// Counts the unfinished runs of these sagas by the step after which they are, with the steps that their definition had. Up
@@ -200,6 +229,13 @@ pub(crate) struct CountLimits {
     pub(crate) runs: Option<usize>,
     /// In each state, those first whose names come first.
     pub(crate) sagas: Option<usize>,
+}
+
+/// Counts of runs that are found by fields.
+#[derive(Debug, Default)]
+pub(crate) struct FoundCounts {
+    pub(crate) unfinished: Vec<RunCount>,
+    pub(crate) finished: Vec<RunCount>,
 }
 
 /// Counts of runs, and whether no saga is left out.

@@ -6,6 +6,7 @@ use scoop_core::Failure;
 use scoop_runtime::RunPhase;
 use time::OffsetDateTime;
 
+use super::found::FieldFilter;
 use super::{RunSummary, WaitKind};
 
 /// The runs that a list has.
@@ -23,6 +24,8 @@ pub(crate) struct RunFilter {
     /// Waiting for one of these; for anything or nothing if there is none.
     pub(crate) waits: BTreeSet<WaitKind>,
     pub(crate) depth: Depth,
+    /// The fields by which they are found, all of them.
+    pub(crate) fields: Vec<FieldFilter>,
 }
 
 /// The part of each hierarchy that a list has.

@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::filter::{Depth, PageSize, Part, RunFilter};
+use super::found::{self, FieldFilter, FindValue};
 use super::{RunSummary, Runs, WaitKind};
 use crate::cursor::{EndedCursor, PageStart, RunCursor};
 use crate::database::Database;
@@ -27,6 +28,9 @@ const READS_MAX: usize = 1_000;
 /// The same for all handlers at once.
 const READS_OF_ALL_MAX: usize = 500;
 
+/// The number of messages, and of their runs, that a page may read for a filter beside a field.
+const READS_OF_FOUND_MAX: usize = 1_000;
+
 /// A page of a list of runs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -39,7 +43,8 @@ pub struct RunPage {
 
 /// A list of runs about to be read. Await it for a [`RunPage`].
 ///
-/// Unfinished runs come first, the newest one first; then those that have ended, the latest end first.
+/// Unfinished runs come first, the newest one first; then those that have ended, the latest end first. Runs that are
+/// [found by a field](Self::found_by) come in the order of their launches, the newest first.
 #[must_use = "nothing is read before this is awaited"]
 #[derive(Clone)]
 pub struct FindRuns {
@@ -102,6 +107,28 @@ impl FindRuns {
         self
     }
 
+    /// Lists only runs that are found by this value of a field, in which `#[message(find_by(..))]` lists the field: those of messages with
+    /// the value, and all of hierarchies whose first message has it. After several calls, those that are found by all of the
+    /// values.
+    ///
+    /// Such a list has the runs of the newest message first, also if they have ended. It is served by an index; together with
+    /// other filters, or other fields that more messages have, a page passes over 1,000 messages or runs.
+    ///
+    /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
+    /// # use scoop_runtime::{RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// for run in scoop.operate().runs().list().found_by("order", 2167).found_by("customer", "ada").await?.runs {
+    ///     println!("{run}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn found_by(mut self, field: impl Into<String>, value: impl Into<FindValue>) -> Self {
+        self.filter.fields.push(FieldFilter::new(field, value));
+        self
+    }
+
     /// Sets the maximum number of runs in the page: by default 50, at most 1,000.
     pub fn page(mut self, runs: usize) -> Self {
         self.size = runs.clamp(1, PAGE_SIZE_MAX);
@@ -119,6 +146,11 @@ impl FindRuns {
         self.filter.until = instant(self.times.1)?;
         let mut page = RunPage { runs: vec![], next: None };
         let mut place = self.after.map(|RunCursor(place)| place);
+        if !self.filter.fields.is_empty() {
+            return found::read(&self.database, &self.filter, place, self.found_size()).await;
+        }
+        // A place in a list of other filters is none here.
+        place = place.filter(|place| !matches!(place, PageStart::Found(_)));
         if let None | Some(PageStart::Unfinished(_)) = place {
             let after = place.and_then(unfinished);
             if self.filter.has_unfinished() {
@@ -153,6 +185,14 @@ impl FindRuns {
         part.map_err(GivenUp::error("runs were listed"))
     }
 
+    /// How much is read for a page of runs that are found by fields.
+    fn found_size(&self) -> PageSize {
+        let is_selective =
+            self.filter.is_selective() || self.filter.handler.is_some() || self.filter.fields.len() > 1;
+        let reads = if is_selective { READS_OF_FOUND_MAX } else { 0 };
+        PageSize { runs: self.size, reads: reads.max(2 * self.size) }
+    }
+
     fn page_size(&self, runs: usize) -> PageSize {
         let reads = match (self.filter.is_selective(), &self.filter.handler) {
             (false, _) => 2 * runs,
@@ -166,14 +206,14 @@ impl FindRuns {
 fn unfinished(place: PageStart) -> Option<Uuid> {
     match place {
         PageStart::Unfinished(run) => Some(run),
-        PageStart::Finished | PageStart::Ended(_) => None,
+        PageStart::Finished | PageStart::Ended(_) | PageStart::Found(_) => None,
     }
 }
 
 fn ended(place: PageStart) -> Option<EndedCursor> {
     match place {
         PageStart::Ended(end) => Some(end),
-        PageStart::Unfinished(_) | PageStart::Finished => None,
+        PageStart::Unfinished(_) | PageStart::Finished | PageStart::Found(_) => None,
     }
 }
 

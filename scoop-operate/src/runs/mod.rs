@@ -6,6 +6,8 @@ mod counts;
 mod explain;
 mod explanation;
 mod filter;
+mod found;
+mod keys;
 mod list;
 mod requests;
 mod rows;
@@ -17,6 +19,8 @@ pub use self::counts::{CountRuns, RunCount, RunCounts, RunPosition};
 pub use self::explanation::{
     Delay, Explanation, FailedBelow, JoinWait, LimitKey, RunExplanation, WaitReason, WorkerInfo,
 };
+pub use self::found::{FindField, FindValue, FoundBy};
+pub use self::keys::FoundKey;
 pub use self::list::{FindRuns, RunPage};
 pub use self::requests::WaitingMember;
 pub use self::summary::{FailureSummary, RunSummary};

@@ -18,13 +18,14 @@ use scoop_runtime::internal::{
 use scoop_runtime::{RowState, RunId, RunPhase};
 
 use super::activity::CountedSpan;
-use super::counts::{CountLimits, Counted, RunCount, RunPosition};
+use super::counts::{CountLimits, Counted, FoundCounts, RunCount, RunPosition};
 use super::explanation::{
     BELOW_MAX, BLOCKING_MAX, COUNT_MAX, FAILED_BELOW_READ, FailedBelow, JoinWait, LimitFacts, LimitKey,
     RunFacts, WorkerInfo,
 };
 use super::filter::{Depth, PageSize, Part, RunFilter};
-use super::{FailureSummary, RunSummary, WaitKind};
+use super::found::FieldFilter;
+use super::{FailureSummary, FoundBy, RunSummary, WaitKind};
 use crate::cursor::EndedCursor;
 use crate::database::{Database, ReadExt as _};
 use crate::events::first_id_of;
@@ -186,6 +187,45 @@ impl Database {
             Ok(RunCount { is_capped: limits.runs.is_some_and(|limit| count.count >= limit), ..count })
         };
         counted(&rows, read)
+    }
+
+    /// The counts of the runs that are found by these fields.
+    pub(super) async fn found_counts(
+        &self,
+        fields: &[FieldFilter],
+        since: OffsetDateTime,
+        limit: Option<usize>,
+    ) -> sqlx::Result<FoundCounts> {
+        let ordered = self.ordered(fields).await?;
+        let (field, values) = ordered.first_values();
+        let rows = sqlx::query(self.text(RUN_COUNT_FOUND))
+            .bind(field)
+            .bind(values)
+            .bind(None::<OffsetDateTime>)
+            .bind(None::<Uuid>)
+            .bind(limit.map(stored))
+            .bind(ordered.others())
+            .bind(limit.map(stored))
+            .bind(since)
+            .all(self)
+            .await?;
+        let (mut counts, mut is_capped) = (FoundCounts::default(), false);
+        for row in &rows {
+            let number = count(row, "count")?;
+            let Some(handler) = row.try_get("handler")? else {
+                let read = count(row, "read")?.max(number);
+                is_capped = limit.is_some_and(|limit| read >= limit);
+                continue;
+            };
+            let oldest = time_if_any(row, "oldest")?.map(system_time);
+            let counted = RunCount { oldest, is_capped, ..RunCount::new(handler, phase(row)?, number) };
+            if row.try_get("ended")? {
+                counts.finished.push(counted)
+            } else {
+                counts.unfinished.push(counted)
+            }
+        }
+        Ok(counts)
     }
 
     pub(super) async fn counted_spans(
@@ -375,12 +415,12 @@ fn end(row: &PgRow) -> sqlx::Result<RunPhase> {
 }
 
 /// The label of an outcome in the type `scoop.run_outcome`.
-fn outcome(end: RunPhase) -> String {
+pub(super) fn outcome(end: RunPhase) -> String {
     end.name().replace(' ', "_")
 }
 
 /// A list of names; `None` if it is empty.
-fn names(names: impl Iterator<Item = &'static str>) -> Option<Vec<String>> {
+pub(super) fn names(names: impl Iterator<Item = &'static str>) -> Option<Vec<String>> {
     let names: Vec<_> = names.map(str::to_owned).collect();
     (!names.is_empty()).then_some(names)
 }
@@ -401,7 +441,7 @@ impl RunFilter {
     }
 
     /// The maximum length of a lineage in the list.
-    fn lineage_max(&self) -> Option<i32> {
+    pub(super) fn lineage_max(&self) -> Option<i32> {
         match self.depth {
             Depth::All => None,
             Depth::Roots => Some(2),
@@ -420,7 +460,7 @@ impl PageSize {
     }
 }
 
-fn stored(count: usize) -> i64 {
+pub(super) fn stored(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -431,7 +471,7 @@ fn admits_failures(filter: &RunFilter, row: &PgRow, failure: Option<&Failure>) -
 }
 
 /// The run of a row, if it has one that the filter admits.
-fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid, RunSummary)>> {
+pub(super) fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid, RunSummary)>> {
     let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
         return Ok(None);
     };
@@ -472,12 +512,16 @@ fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(Uuid
         worker: owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
         step: row.try_get("step")?,
         skipped: 0,
+        found_by: FoundBy::of(row)?,
     };
     Ok(Some((run, summary)))
 }
 
 /// The run of a row, if it has one that the filter admits.
-fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedCursor, RunSummary)>> {
+pub(super) fn read_finished(
+    filter: &RunFilter,
+    row: &PgRow,
+) -> sqlx::Result<Option<(EndedCursor, RunSummary)>> {
     let Some(run) = row.try_get::<Option<Uuid>, _>("id")? else {
         return Ok(None);
     };
@@ -512,6 +556,7 @@ fn read_finished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<Option<(EndedC
         worker: row.try_get("worker")?,
         step: row.try_get("step")?,
         skipped: count(row, "skipped")?,
+        found_by: FoundBy::of(row)?,
     };
     Ok(Some(((at, run), summary)))
 }

@@ -9,6 +9,8 @@ use scoop_runtime::shown::{humane, utc};
 use scoop_runtime::{HierarchyId, RunId, RunPhase, RunRequest, WaitKind};
 use uuid::Uuid;
 
+use super::FoundBy;
+
 /// The main cause of a failure: of that of a rollback, the failed compensation. Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -119,9 +121,21 @@ pub struct RunSummary {
     /// The number of parts of its rollback that an operator has [skipped](crate::Failures::skip), if it was rolled back: among the
     /// newest 1,000 interventions on it.
     pub skipped: usize,
+    /// By what it is found: the fields of its message or, if that has none, those of the message that started its hierarchy.
+    pub found_by: Vec<FoundBy>,
 }
 
 impl RunSummary {
+    /// The fields by which it is found, such as `order=2167 customer=ada`, or its id without any.
+    ///
+    /// Texts of users in it are not escaped.
+    pub fn label(&self) -> String {
+        match &self.found_by[..] {
+            [] => self.run.to_string(),
+            fields => fields.iter().map(FoundBy::to_string).collect::<Vec<_>>().join(" "),
+        }
+    }
+
     /// How long it was in its queue before it began; `None` if it has not begun.
     pub fn queue_time(&self) -> Option<Duration> {
         self.began_at?.duration_since(self.queued_at?).ok()
@@ -190,7 +204,8 @@ impl RunSummary {
 
 impl fmt::Display for RunSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} since {} ({})", Escaped(&self.handler), self.phase, utc(self.since), self.run)?;
+        let (handler, label) = (Escaped(&self.handler), self.label());
+        write!(f, "{handler} {} since {} ({})", self.phase, utc(self.since), Escaped(&label))?;
         self.settled().map_or(Ok(()), |settled| write!(f, ", {settled}"))?;
         match (&self.failure, &self.reason) {
             (Some(failure), _) => write!(f, ": {failure}"),

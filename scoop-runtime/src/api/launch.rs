@@ -19,6 +19,7 @@ use crate::store::{self, NewMessage, Unhandled};
 use crate::telemetry;
 use crate::telemetry::trace;
 use crate::unhandled::insert_in;
+use crate::util::payload::check_topic;
 use crate::util::retries::GivenUp;
 
 /// A message about to be launched. Await it.
@@ -183,7 +184,11 @@ impl LaunchUntyped {
     async fn prepare(self) -> Result<(Scoop, NewMessage, Span), RuntimeError> {
         let Self { scoop, topic, payload, key, options, .. } = self;
         let limits = scoop.limits();
-        let launched = store::prepare_untyped(topic, payload, limits.payload_bytes_max, Self::LAUNCHER)?;
+        let bytes_max = limits.payload_bytes_max;
+        check_topic(&topic, Self::LAUNCHER)?;
+        let fields = scoop.retrying(|_| scoop.store().find_fields(&topic)).await;
+        let fields = fields.map_err(GivenUp::error("a message was launched"))?;
+        let launched = store::prepare_untyped(topic, payload, bytes_max, &fields)?;
         let required = options.required.then_some(Self::LAUNCHER);
         complete(scoop, launched, Extras { key, options, required }).await
     }

@@ -4,6 +4,7 @@ mod absent;
 pub(crate) mod children;
 pub(crate) mod command;
 pub(crate) mod failed;
+mod find_kind;
 pub(crate) mod join;
 pub(crate) mod launches;
 pub(crate) mod limits;
@@ -23,7 +24,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use scoop_core::wait::WaitPlan;
-use scoop_core::{Definition, Entity, Failure, JoinIncomplete, Message, Next, Result, Schedule};
+use scoop_core::{Definition, Entity, Failure, FindField, JoinIncomplete, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use self::shape::StoredType;
@@ -227,11 +228,13 @@ pub(crate) struct MessageSettings {
     pub(crate) keep: scoop_core::RetentionTimes,
     /// [`Message::REDACTED`].
     pub(crate) redacted: Vec<&'static str>,
+    /// [`Message::FIND_BY`].
+    pub(crate) find_by: &'static [FindField],
 }
 
 impl MessageSettings {
     pub(crate) fn of<M: Message>() -> Self {
-        Self { keep: M::RETENTION, redacted: M::REDACTED.to_vec() }
+        Self { keep: M::RETENTION, redacted: M::REDACTED.to_vec(), find_by: M::FIND_BY }
     }
 }
 

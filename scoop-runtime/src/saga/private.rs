@@ -17,6 +17,7 @@ pub use uuid::Uuid;
 
 use crate::Scope;
 pub use crate::saga::failed::{FilteredMessage, failed_topic, filtered};
+pub use crate::saga::find_kind::{FindValue, find_kind};
 pub use crate::saga::join::{
     Join, JoinMember, Joined, JoinedBy, JoinedSet, has_own_member_topic, key_text, same_key,
 };

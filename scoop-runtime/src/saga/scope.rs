@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{
-    Context, ContextKey, Definition, Direction, Emission, Error, Failure, Lineage, Message, Required, Result,
-    Run, SentSignal, Signal, SignalKey, StepKind, TraceContext, Wait,
+    Context, ContextKey, Definition, Direction, Emission, Error, Failure, FindField, Lineage, Message,
+    Required, Result, Run, SentSignal, Signal, SignalKey, StepKind, TraceContext, Wait,
 };
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -735,6 +735,8 @@ struct EmittedMessage {
     /// Its Rust type, or what launches it without one.
     of: &'static str,
     requires_handler: bool,
+    /// The fields by which its runs are found, if they are known by its type.
+    find_by: Option<&'static [FindField]>,
     wait: Option<WaitPlan>,
 }
 
@@ -745,13 +747,14 @@ impl EmittedMessage {
             payload: payload::of_message(message),
             of: std::any::type_name::<M>(),
             requires_handler: M::REQUIRES_HANDLER,
+            find_by: Some(M::FIND_BY),
             wait: M::wait(),
         }
     }
 
     fn untyped(topic: String, payload: Value) -> Self {
         let payload = payload::check_topic(&topic, UNTYPED).map(|()| payload);
-        Self { topic, payload, of: UNTYPED, requires_handler: false, wait: None }
+        Self { topic, payload, of: UNTYPED, requires_handler: false, find_by: None, wait: None }
     }
 }
 
@@ -818,10 +821,18 @@ impl Emit<'_> {
             return Err(error);
         }
         let (settings, step) = (self.engine.settings(), self.place.step_name());
-        let EmittedMessage { topic, payload, of, requires_handler, .. } = self.message;
+        let EmittedMessage { topic, payload, of, requires_handler, find_by, .. } = self.message;
         let what = || format!("a message for topic `{topic}`");
         let payload = payload.map_err(|error| Unstorable::in_step(step, error))?;
         let payload = payload::storable(payload, settings.limits.payload_bytes_max, what)?;
+        let found_by = match find_by {
+            Some(fields) => store::found_by(&topic, fields, &payload)?,
+            None => {
+                let fields = self.engine.store().find_fields(&topic).await;
+                let fields = fields.map_err(RuntimeError::database("fields to find by were looked up"))?;
+                store::found_by_registered(&topic, &fields, &payload)?
+            }
+        };
         let limit = settings.limits.context_bytes_max;
         let wait = self.wait.filter(|plan| self.has_choice && !plan.is_default());
         let wait = match wait {
@@ -841,7 +852,16 @@ impl Emit<'_> {
         let wait = wait.map(|plan| plan.with_deadlines(context.give_up_at(Direction::Forward)));
         self.engine.note_launch(self.place.saga, self.place.position, &topic);
         let (message, detached_root) = (ids::now_v7(), self.detached_root);
-        self.emissions.push(Emission { message, topic, payload, detached_root, context, required, wait });
+        self.emissions.push(Emission {
+            message,
+            topic,
+            payload,
+            detached_root,
+            context,
+            required,
+            wait,
+            found_by,
+        });
         Ok(message)
     }
 }

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use scoop_core::{Context, Direction, Lineage, Message, Run};
+use scoop_core::{Context, Direction, FindField, FindKind, FoundBy, Lineage, Message, Run, UnfitField};
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -13,7 +14,7 @@ use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::completion::StartedAs;
 use crate::util::ids;
-use crate::util::payload::{check_topic, measured, of_message};
+use crate::util::payload::{measured, of_message};
 use crate::util::retries::Attempt;
 
 /// A message that starts a hierarchy of its own.
@@ -40,6 +41,9 @@ pub(crate) struct NewMessage {
     /// The message may be in the database already.
     #[serde(skip)]
     pub(crate) is_unique: bool,
+    /// By what its runs are found.
+    #[serde(skip)]
+    pub(super) found_by: Vec<FoundBy>,
 }
 
 /// Marks the messages of a repeated attempt as perhaps launched, and returns them.
@@ -76,6 +80,7 @@ impl NewMessage {
             required: None,
             bytes,
             is_unique: false,
+            found_by: vec![],
         }
     }
 
@@ -104,6 +109,11 @@ impl NewMessage {
         self.bytes += context.bytes();
         self.context = context;
         self
+    }
+
+    /// Whether its runs are found by fields.
+    pub(crate) fn is_found_by(&self) -> bool {
+        !self.found_by.is_empty()
     }
 
     /// Whether the launch sets a timer: a due time or a deadline.
@@ -207,21 +217,51 @@ pub(crate) fn parts<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> impl Iterato
 pub(crate) fn prepare<M: Message>(message: &M, limit: usize) -> Result<NewMessage, RuntimeError> {
     let what = || format!("a message for topic `{}`", M::TOPIC);
     let (payload, bytes) = measured(of_message(message)?, limit, what)?;
+    let found_by = found_by(M::TOPIC, M::FIND_BY, &payload)?;
     let mut launched = NewMessage::new(M::TOPIC, payload, bytes);
+    launched.found_by = found_by;
     launched.required = M::REQUIRES_HANDLER.then(std::any::type_name::<M>);
     Ok(launched)
 }
 
-/// As [`prepare`], for a message without a type. `launcher` is named by errors in place of the type.
+/// The registered fields of a topic, in their order.
+pub(crate) type FindFields = Arc<[(String, FindKind)]>;
+
+/// By what the runs of a message are found: the values of these fields.
+pub(crate) fn found_by(
+    topic: &str,
+    fields: &[FindField],
+    payload: &Value,
+) -> Result<Vec<FoundBy>, RuntimeError> {
+    let found = scoop_core::found_by(fields.iter().map(|field| (field.name, field.kind)), payload);
+    found.map_err(|unfit| unfindable(topic, unfit))
+}
+
+/// The error for a value by which no run can be found.
+fn unfindable(topic: &str, UnfitField { field, why }: UnfitField) -> RuntimeError {
+    RuntimeError::FindBy { topic: topic.to_owned(), field, why }
+}
+
+/// The same of a message without a type: the values of the fields that are registered for its topic.
+pub(crate) fn found_by_registered(
+    topic: &str,
+    fields: &FindFields,
+    payload: &Value,
+) -> Result<Vec<FoundBy>, RuntimeError> {
+    let found = scoop_core::found_by(fields.iter().map(|(name, kind)| (&**name, *kind)), payload);
+    found.map_err(|unfit| unfindable(topic, unfit))
+}
+
+/// As [`prepare`], for a message without a type, whose topic is checked. Its runs are found by these fields.
 pub(crate) fn prepare_untyped(
     topic: String,
     payload: Value,
     limit: usize,
-    launcher: &'static str,
+    fields: &FindFields,
 ) -> Result<NewMessage, RuntimeError> {
-    check_topic(&topic, launcher)?;
     let (payload, bytes) = measured(payload, limit, || format!("a message for topic `{topic}`"))?;
-    Ok(NewMessage::new(topic, payload, bytes))
+    let found_by = found_by_registered(&topic, fields, &payload)?;
+    Ok(NewMessage { found_by, ..NewMessage::new(topic, payload, bytes) })
 }
 
 #[cfg(test)]

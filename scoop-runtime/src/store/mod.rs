@@ -32,7 +32,8 @@ pub(crate) use definitions::{
 pub(crate) use entity::EntityId;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{
-    LaunchResult, NewMessage, is_bulky, mark_maybe_launched, parts, prepare, prepare_untyped,
+    FindFields, LaunchResult, NewMessage, found_by, found_by_registered, is_bulky, mark_maybe_launched,
+    parts, prepare, prepare_untyped,
 };
 pub(crate) use limit::{
     Candidate, FreedKeys, LimitChange, LimitedClaim, LimitedQueue, LimitedRequest, LimitedSaga, ReadPage,
@@ -563,10 +564,20 @@ impl Store {
     /// Publishes messages, in a transaction of the caller.
     pub(crate) async fn launch(
         &self,
-        executor: impl PgExecutor<'_>,
+        connection: &mut PgConnection,
         messages: &[NewMessage],
     ) -> sqlx::Result<LaunchResult> {
-        self.tables()?.launch(executor, messages).await
+        self.tables()?.launch_found(connection, messages).await
+    }
+
+    /// The fields by which messages of a topic are found, as programs registered them, or as they were a minute before. In memory there
+    /// are none, since nothing is found there.
+    pub(crate) async fn find_fields(&self, topic: &str) -> sqlx::Result<FindFields> {
+        match self {
+            Self::Postgres(tables) => tables.find_fields(topic).await,
+            #[cfg(feature = "in-memory")]
+            Self::Memory(_) => Ok(FindFields::default()),
+        }
     }
 
     /// Records a signal in a transaction of the caller. Returns whether it is new.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use scoop_core::{
-    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, NextExecution, Path, Required,
-    Run, SentSignal, SignalKey, TraceContext, Wait,
+    Conclusion, Context, Direction, Emission, Event, EventKind, Failure, Fate, FoundBy, NextExecution, Path,
+    Required, Run, SentSignal, SignalKey, TraceContext, Wait,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -188,6 +188,9 @@ pub(super) struct EmissionRow {
     /// The Rust type of the message if it requires a handler.
     #[serde(skip)]
     pub(super) required: Option<Required>,
+    /// By what its runs are found.
+    #[serde(skip)]
+    pub(super) found_by: Vec<FoundBy>,
 }
 
 /// The payload of a message to be published. It is written as null if the message is stored ahead of its settlement.
@@ -343,6 +346,11 @@ impl Settlement {
 
     pub(crate) fn requires_handlers(&self) -> bool {
         self.emissions.iter().any(|row| row.required.is_some())
+    }
+
+    /// Whether runs of a message that it launches are found by fields.
+    pub(crate) fn is_found_by(&self) -> bool {
+        self.emissions.iter().any(|row| !row.found_by.is_empty())
     }
 
     /// Whether it is a move that went well, changes nothing of what the run is part of, and leaves
@@ -566,6 +574,7 @@ impl EmissionRow {
             due: emission.context.not_before(),
             deadlines: emission.context.give_up_at(direction),
             required: emission.required,
+            found_by: emission.found_by,
             context: Some(emission.context).filter(|own| own != context),
         }
     }
@@ -637,6 +646,7 @@ mod tests {
             context,
             required: None,
             wait: None,
+            found_by: vec![],
         }
     }
 

@@ -50,6 +50,7 @@ struct Queue {
 /// A run of an error queue.
 struct Row {
     id: String,
+    label: String,
     phase: Phase,
     since: Moment,
     failed: Option<FailedRow>,
@@ -151,6 +152,7 @@ fn row(run: &RunSummary, message: Option<Content>, now: SystemTime) -> Row {
     });
     Row {
         id: run.run.to_string(),
+        label: line(&run.label()),
         phase: Phase(run.phase),
         since: Moment { at: run.since, now },
         failed,

@@ -141,6 +141,8 @@ impl Frame {
 /// A run in a list.
 pub(crate) struct RunRow {
     id: Uuid,
+    /// The fields by which it is found, or its id.
+    label: String,
     hierarchy: Uuid,
     handler: String,
     topic: String,
@@ -153,6 +155,7 @@ impl RunRow {
     pub(crate) fn of(run: &RunSummary, now: std::time::SystemTime) -> Self {
         Self {
             id: run.run.uuid(),
+            label: line(&run.label()),
             hierarchy: run.hierarchy.uuid(),
             handler: line(&run.handler),
             topic: line(&run.topic),

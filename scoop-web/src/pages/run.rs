@@ -253,6 +253,7 @@ async fn gap_above(web: &Web, run: &RunSummary) -> Result<Option<Gap>, Fault> {
 fn facts(run: &RunSummary, info: Option<&RunInfo>) -> Vec<(&'static str, String)> {
     let mut facts = vec![];
     let mut add = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    add("Found by", (!run.found_by.is_empty()).then(|| line(&run.label())));
     add("Last step", run.step.as_deref().map(line));
     add("Worker", run.worker.as_deref().map(line));
     add("Failed attempts", (run.attempts > 0).then(|| run.attempts.to_string()));

@@ -6,8 +6,7 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::RunCursor;
-use scoop_operate::{FindRuns, OperateExt as _, RunSummary, WaitKind};
+use scoop_operate::{FindRuns, FindValue, OperateExt as _, RunCursor, RunSummary, WaitKind};
 use scoop_runtime::{RunPhase, RunRequest};
 use uuid::Uuid;
 
@@ -31,7 +30,7 @@ const SPANS: [(&str, &str, Duration); 5] = [
 ];
 
 /// The fields of the form that a list may have several times or once.
-const FILTERS: [&str; 7] = ["handler", "topic", "code", "state", "waiting", "since", "roots"];
+const FILTERS: [&str; 8] = ["handler", "topic", "code", "where", "state", "waiting", "since", "roots"];
 
 #[derive(Template)]
 #[template(path = "runs.html")]
@@ -52,6 +51,8 @@ struct Filters {
     handler: String,
     topic: String,
     code: String,
+    /// Fields with their values, and an empty one.
+    fields: Vec<String>,
     states: Vec<Choice>,
     waits: Vec<Choice>,
     spans: Vec<Choice>,
@@ -102,6 +103,12 @@ fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
     if let Some(code) = fields.last("code") {
         query = query.failed_with(code);
     }
+    for field in fields.all("where") {
+        let (name, value) = field.split_once('=').ok_or_else(|| {
+            Fault::BadRequest("`where` has a field and its value, such as `order=2167`".into())
+        })?;
+        query = query.found_by(name, FindValue::written(value));
+    }
     for state in fields.all("state") {
         query = query.state(state.parse().map_err(Fault::BadRequest)?);
     }
@@ -144,6 +151,7 @@ fn filters(fields: &Fields) -> Filters {
         handler: text("handler"),
         topic: text("topic"),
         code: text("code"),
+        fields: fields.all("where").map(line).chain([String::new()]).collect(),
         states: states.into(),
         waits: waits.into(),
         spans: spans.into(),

@@ -1,6 +1,8 @@
 //! The list of runs, and the search.
 
 use axum::http::StatusCode;
+use scoop::operate::OperateExt as _;
+use scoop::prelude::*;
 
 use crate::shop::{CARD, Order, Plan, Shop};
 
@@ -102,4 +104,47 @@ async fn search_finds_exact_names_among_many() {
         let got = shop.get(&format!("/search?q={text}")).await;
         assert_eq!(got.location(), format!("/runs?{found}"));
     }
+}
+
+/// An order of the same saga, with a number to find it by.
+#[derive(Message, Serialize, Deserialize)]
+#[message(topic = "shop.orders", redact(card), find_by(order, customer))]
+struct NumberedOrder {
+    order: u32,
+    customer: String,
+    plan: Plan,
+    card: String,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_are_found_and_shown_by_fields_and_keys() {
+    let shop = Shop::open().await;
+    // As a program registers them whose saga handles the message.
+    shop.db
+        .execute(
+            "INSERT INTO scoop.find_field (topic, name, kind, number)
+             VALUES ('shop.orders', 'order', 'number', 0), ('shop.orders', 'customer', 'text', 1)",
+        )
+        .await;
+    for (order, customer) in [(2167, "Ada <b>"), (2168, "2167")] {
+        let order = NumberedOrder { order, customer: customer.into(), plan: Plan::Commit, card: CARD.into() };
+        let order = shop.scoop.launch(order).unique(format!("key {customer}")).await.unwrap();
+        order.wait().await.unwrap();
+    }
+    let got = shop.get("/runs?where=order%3D2167&state=committed").await;
+    got.has(">order=2167 customer=Ada &#60;b&#62;</a>").lacks("2168").lacks("<b>");
+    got.has("name=\"where\" value=\"order=2167\"").has("name=\"where\" value=\"\"");
+    shop.get("/runs?where=order%3D2167&where=customer%3D2167").await.has("No such run.");
+    shop.get("/runs?where=customer%3D2167").await.has("order=2168 customer=2167</a>");
+    assert_eq!(shop.get("/runs?where=order").await.status, StatusCode::BAD_REQUEST);
+
+    let found = async |query: &str| shop.get(&format!("/search?q={query}")).await.location().to_owned();
+    assert_eq!(found("order%3D2167").await, "/runs?where=order%3D2167");
+    assert_eq!(found("2168").await, "/runs?where=order%3D2168");
+    assert_eq!(found("no%3D2167").await, "/runs?code=no%3D2167");
+    let order = shop.scoop.operate().runs().list().found_by("order", 2168).await.unwrap().runs.remove(0);
+    assert_eq!(found("key+2167").await, format!("/hierarchies/{}", order.hierarchy));
+    let got = shop.get("/search?q=2167").await;
+    assert_eq!(got.status, StatusCode::OK);
+    got.has("href=\"/runs?where=customer%3D2167\"").has("href=\"/runs?where=order%3D2167\"");
 }

@@ -23,8 +23,9 @@ handler! {
 
 /// Everything of its type and its saga that a start records.
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "emptied.secret", keep = "90 days", redact(text))]
+#[message(topic = "emptied.secret", keep = "90 days", redact(text), find_by(number))]
 struct Secret {
+    number: u32,
     text: String,
 }
 
@@ -64,6 +65,7 @@ async fn recorded(db: &Database) -> Vec<String> {
          UNION ALL SELECT topic || ' to ' || handler FROM scoop.handler WHERE retired_at IS NULL
          UNION ALL SELECT topic || ' for ' || committed FROM scoop.keep_time WHERE handler LIKE 'emptied-%'
          UNION ALL SELECT topic || ' without ' || field FROM scoop.redaction
+         UNION ALL SELECT topic || ' by ' || name || ', a ' || kind FROM scoop.find_field
          UNION ALL SELECT 'limit of ' || saga FROM scoop.run_limit
          UNION ALL SELECT 'schedule of ' || handler FROM scoop.schedule
          UNION ALL SELECT 'worker of ' || array_to_string(handlers, ',') FROM scoop.worker
@@ -87,7 +89,7 @@ async fn program_whose_tables_are_emptied_is_registered_again() -> Result<()> {
     let scoop = program(&db).start().await?;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
     let before = recorded(&db).await;
-    assert_eq!(before.len(), 17, "{before:#?}");
+    assert_eq!(before.len(), 18, "{before:#?}");
     assert!(scoop.health().await.is_ready());
     db.execute(
         "DO $$ BEGIN EXECUTE (
@@ -103,7 +105,10 @@ async fn program_whose_tables_are_emptied_is_registered_again() -> Result<()> {
     eventually("what it recorded", async || recorded(&db).await == before).await;
     for launcher in [&scoop, &db.client()] {
         assert_eq!(launcher.launch(Root).await?.ends().await?, Outcome::Committed);
-        assert_eq!(launcher.launch(Secret { text: "x".into() }).await?.ends().await?, Outcome::Committed);
+        assert_eq!(
+            launcher.launch(Secret { number: 7, text: "x".into() }).await?.ends().await?,
+            Outcome::Committed
+        );
     }
     // The record of the migrations is gone, too.
     let other = program(&db).start().await?;
@@ -125,7 +130,7 @@ async fn subscriptions_that_are_lost_are_restored_and_ended_ones_are_not() -> Re
     db.execute("SELECT pg_terminate_backend(backend) FROM scoop.worker").await;
     eventually("the subscription is restored", async || scoop.health().await.is_registered).await;
     assert_eq!(scoop.launch(Root).await?.ends().await?, Outcome::Committed);
-    let retired = scoop.launch(Secret { text: "x".into() }).await?;
+    let retired = scoop.launch(Secret { number: 7, text: "x".into() }).await?;
     assert_eq!(retired.ends().await?, Outcome::NoHandlers);
     Ok(())
 }

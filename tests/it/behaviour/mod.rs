@@ -47,6 +47,7 @@ mod finding;
 mod floats;
 mod followed;
 mod followed_late;
+mod found_by;
 mod giving_up;
 mod healing;
 mod held_locks;

@@ -191,8 +191,10 @@ async fn engine_role_does_all_that_programs_and_operators_do() -> Result<()> {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "roles.postcard")]
-struct Postcard;
+#[message(topic = "roles.postcard", find_by(number))]
+struct Postcard {
+    number: u32,
+}
 
 #[derive(Default)]
 struct Postcards;
@@ -214,12 +216,14 @@ async fn roles_of_engine_and_client_launch_to_a_limited_queue() -> Result<()> {
     let scoop = Scoop::builder().postgres(engine.clone()).only::<Postcards>().start().await?;
     assert!(scoop.operate().pauses().pause(PauseTarget::Everything).await?.in_force);
     let client_scoop = Scoop::builder().postgres(client.clone()).client().await?;
-    scoop.launch(Postcard).await?;
-    client_scoop.launch(Postcard).wait_for_room(Duration::from_secs(60)).await?;
+    scoop.launch(Postcard { number: 1 }).await?;
+    client_scoop.launch(Postcard { number: 2 }).wait_for_room(Duration::from_secs(60)).await?;
     for launcher in [&scoop, &client_scoop] {
-        let refused = launcher.launch(Postcard).await.map(drop);
+        let refused = launcher.launch(Postcard { number: 3 }).await.map(drop);
         assert!(matches!(&refused, Err(RuntimeError::QueueFull { limit: 2, .. })), "{refused:?}");
     }
+    let found = db.texts("SELECT value::text FROM scoop.found_by ORDER BY 1").await;
+    assert_eq!(found, ["1", "2"], "both roles record by what messages are found");
     let forged = sqlx::query("DELETE FROM scoop.queue_lease").execute(&client).await;
     assert!(forged.is_err_and(|error| error.to_string().contains("permission denied")));
     scoop.shutdown().await?;

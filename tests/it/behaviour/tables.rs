@@ -73,10 +73,16 @@ async fn queries_of_the_page_answer_and_read_by_the_indexes_that_they_name() -> 
          SELECT gen_random_uuid(), 'EMITTED', ARRAY[gen_random_uuid()] FROM generate_series(1, 2000)",
     )
     .await;
+    db.execute(
+        "INSERT INTO scoop.found_by (found, name, value, number, root, launched_at)
+         SELECT root, 'order', to_jsonb(n), 0, root, now()
+         FROM (SELECT n, gen_random_uuid() AS root FROM generate_series(1, 2000) n) every",
+    )
+    .await;
     db.execute("ANALYZE").await;
 
     let queries = queries();
-    assert_eq!(queries.len(), 10);
+    assert_eq!(queries.len(), 11);
     for Query { text, parameters, indexes } in queries {
         let (of_failed, of_rolled_back) = (text.contains("scoop.runs "), text.contains("'rolled_back'"));
         let handle = if of_failed { &failed } else { &done };
@@ -86,9 +92,14 @@ async fn queries_of_the_page_answer_and_read_by_the_indexes_that_they_name() -> 
             "run" => format!("'{run}'"),
             "saga" if of_rolled_back => "'child'".into(),
             "saga" => "'desk'".into(),
+            "order" => "1000".into(),
             other => panic!("{other} is no parameter"),
         };
-        let types = |what: &&str| if *what == "saga" { "text" } else { "uuid" };
+        let types = |what: &&str| match *what {
+            "saga" => "text",
+            "order" => "bigint",
+            _ => "uuid",
+        };
         let list = |values: Vec<String>| {
             if values.is_empty() { String::new() } else { format!("({})", values.join(", ")) }
         };

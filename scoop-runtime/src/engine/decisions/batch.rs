@@ -18,7 +18,7 @@ use crate::engine::shared::Engine;
 use crate::engine::user_code::boundary::{self, DropGuarded};
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
-use crate::store::{EntityId, Settlement};
+use crate::store::{EntityId, Settlement, found_by};
 use crate::testing::CommitToken;
 use crate::util::ids;
 use crate::util::payload::storable;
@@ -354,10 +354,11 @@ impl DecisionInBatch<'_> {
     /// The launch of the event or rejection.
     fn emission(&self, message: DecidedMessage) -> Result<Emission, OutcomeIfCommitted> {
         let (settings, run) = (&self.engine.settings, &self.undecided.run);
-        let DecidedMessage { topic, payload, required } = message;
+        let DecidedMessage { topic, payload, required, find_by } = message;
         let what = || format!("a message for topic `{topic}`");
         let payload =
             storable(payload, settings.limits.payload_bytes_max, what).map_err(|error| self.failed(error))?;
+        let found_by = found_by(topic, find_by, &payload).map_err(|error| self.failed(error))?;
         let (depth, limit) = (run.lineage.ids().len(), settings.limits.depth_max);
         if depth > limit {
             let saga = self.undecided.saga.definition.saga.to_string();
@@ -379,6 +380,7 @@ impl DecisionInBatch<'_> {
             context,
             required,
             wait: None,
+            found_by,
         })
     }
 

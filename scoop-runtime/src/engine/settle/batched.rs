@@ -38,7 +38,7 @@ pub(in crate::engine) async fn serve(engine: Arc<Engine>, queue: OutcomeQueue, d
         for pending in batch.drain(..) {
             let path = match pending.settlement.path() {
                 _ if pending.settlement.is_bulky() => 5,
-                _ if pending.settlement.requires_handlers() => 4,
+                _ if pending.settlement.requires_handlers() || pending.settlement.is_found_by() => 4,
                 SettlePath::Advance => 0,
                 SettlePath::LaunchChildren => 1,
                 SettlePath::RequestRollback => 2,

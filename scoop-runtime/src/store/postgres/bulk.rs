@@ -18,7 +18,7 @@ impl PostgresStore {
         let mut tx = self.sessions.begin().await?;
         let (mut launched, mut handlers) = (0, BTreeSet::new());
         for part in parts(messages, |message| message.bytes) {
-            let launch = self.launch(&mut *tx, part).await?;
+            let launch = self.launch_found(&mut tx, part).await?;
             launched += launch.launched;
             handlers.extend(launch.handlers);
         }

@@ -295,6 +295,7 @@ impl PostgresStore {
             }
             let part = self.settle_on(connection, identifier, &settlements).await?;
             let applied = settlements.iter().filter(|settlement| part.contains_key(&settlement.id()));
+            self.record_found_by_of(connection, applied.clone()).await?;
             for settlement in applied.filter(|settlement| settlement.requires_handlers()) {
                 self.check_handlers(connection, settlement).await?;
             }

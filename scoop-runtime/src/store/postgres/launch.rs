@@ -5,11 +5,11 @@ use serde::Serialize;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Json;
-use sqlx::{PgExecutor, Postgres, Row, SqlStr};
+use sqlx::{PgConnection, PgExecutor, Postgres, Row, SqlStr};
 
 use super::PostgresStore;
 use crate::store::{Claimer, LaunchResult, LaunchStorage, NewMessage, Unhandled, is_bulky};
-use crate::util::ids;
+use crate::util::{ids, retry_for};
 
 impl NewMessage {
     /// Its context, if that says anything.
@@ -86,6 +86,12 @@ impl LaunchStorage for PostgresStore {
         if is_bulky(messages) {
             return self.launch_in_parts(messages).await;
         }
+        if messages.iter().any(NewMessage::is_found_by) {
+            let mut tx = self.sessions.begin().await?;
+            let launch = self.launch_found(&mut tx, messages).await?;
+            tx.commit().await.inspect_err(retry_for::note)?;
+            return Ok(launch);
+        }
         self.sessions.run(async |session| self.launch(session, messages).await).await
     }
 
@@ -95,10 +101,17 @@ impl LaunchStorage for PostgresStore {
         topology: i64,
         messages: &[NewMessage],
     ) -> sqlx::Result<LaunchResult> {
-        let launch = async |session: &mut _| match messages {
+        let launch = async |session: &mut PgConnection| match messages {
             [one] if one.is_simple() => self.launch_one_claimed(session, claimer, topology, one).await,
             all => self.launch_deduplicated(session, all, claimer, topology).await,
         };
+        if messages.iter().any(NewMessage::is_found_by) {
+            let mut tx = self.sessions.begin().await?;
+            let launched = launch(&mut tx).await?;
+            self.record_found_by(&mut tx, messages).await?;
+            tx.commit().await.inspect_err(retry_for::note)?;
+            return Ok(launched);
+        }
         self.sessions.run(launch).await
     }
 }
@@ -126,6 +139,17 @@ impl PostgresStore {
             handlers,
             claimed: vec![],
         })
+    }
+
+    /// As [`launch`](Self::launch), and records by what the messages are found.
+    pub(crate) async fn launch_found(
+        &self,
+        connection: &mut PgConnection,
+        messages: &[NewMessage],
+    ) -> sqlx::Result<LaunchResult> {
+        let launch = self.launch(&mut *connection, messages).await?;
+        self.record_found_by(connection, messages).await?;
+        Ok(launch)
     }
 
     pub(super) async fn launch_one_claimed(

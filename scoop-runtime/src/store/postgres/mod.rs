@@ -8,6 +8,7 @@ mod decode;
 mod definitions;
 mod due;
 mod entity;
+mod found_by;
 mod free;
 mod hook_settings;
 mod idle_cache;
@@ -78,6 +79,8 @@ pub(crate) struct PostgresStore {
     writes: Arc<OnceCell<bool>>,
     join_locks: Arc<join::KeyLocks>,
     known: Arc<Mutex<HashMap<String, limit_known::KnownSaga>>>,
+    /// The fields that this process knows to find messages by.
+    find_fields: Arc<Mutex<found_by::KnownFields>>,
 }
 
 impl PostgresStore {
@@ -100,6 +103,7 @@ impl PostgresStore {
             writes: Arc::default(),
             join_locks: Arc::default(),
             known: Arc::default(),
+            find_fields: Arc::default(),
         }
     }
 

@@ -97,15 +97,19 @@ impl PostgresStore {
         let fresh = || messages.iter().map(|_| ids::now_v7()).collect::<Vec<_>>();
         let give_up_at =
             |candidate: &Candidate| candidate.context.give_up_at(Direction::Forward).into_iter().min();
+        let (asked, copies): (Vec<_>, _) =
+            (messages.iter().map(|candidate| candidate.message).collect(), fresh());
         let delivered = sqlx::query(self.sql.redeliver.clone())
-            .bind(messages.iter().map(|candidate| candidate.message).collect::<Vec<_>>())
+            .bind(&asked)
             .bind(messages.iter().map(|candidate| candidate.context.not_before()).collect::<Vec<_>>())
             .bind(messages.iter().map(give_up_at).collect::<Vec<_>>())
             .bind(fresh())
+            .bind(&copies)
             .bind(fresh())
-            .bind(fresh())
-            .fetch_all(tx)
+            .fetch_all(&mut *tx)
             .await?;
+        // Of those that were copied: no other message has such a hierarchy.
+        self.copy_found_by(tx, &asked, &copies).await?;
         for row in delivered {
             redelivery.roots.insert(row.try_get("root")?);
             redelivery.handlers.insert(row.try_get("handler")?);

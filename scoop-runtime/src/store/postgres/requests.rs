@@ -169,6 +169,9 @@ impl PostgresStore {
             .bind(requester.asked.is_dry_run)
             .one_on(&mut tx)
             .await?;
+        if row.try_get::<&str, _>("answer")? == "accepted" && !requester.asked.is_dry_run {
+            self.record_relaunched(&mut tx, (root, relaunch.root), relaunch.payload).await?;
+        }
         commit(tx).await?;
         let other = row.try_get::<Option<Uuid>, _>("relaunched")?.unwrap_or(relaunch.root).into();
         let answer = match row.try_get("answer")? {

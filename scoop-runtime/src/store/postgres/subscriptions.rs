@@ -47,6 +47,7 @@ impl SubscriptionStorage for PostgresStore {
                 .done(&self.sessions)
                 .await?;
         }
+        self.publish_find_fields(subscriptions).await?;
         let former = || each().flat_map(|it| it.was.iter().map(|was| (&*it.handler, &**was)));
         sqlx::query(self.sql.handler_register.clone())
             .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())

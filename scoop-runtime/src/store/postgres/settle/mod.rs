@@ -26,7 +26,7 @@ impl SettleStorage for PostgresStore {
         identifier: &str,
         settlements: &[Settlement],
     ) -> sqlx::Result<BTreeMap<(Uuid, i64), SettleResult>> {
-        if settlements.iter().any(|settlement| settlement.requires_handlers() || settlement.is_bulky()) {
+        if settlements.iter().any(|it| it.requires_handlers() || it.is_bulky() || it.is_found_by()) {
             return self.settle_in_transaction(identifier, settlements).await;
         }
         if let Some(rows) = settlements.iter().map(advance::of).collect::<Option<Vec<_>>>() {
@@ -66,8 +66,11 @@ impl PostgresStore {
         }
         let settlements = std::slice::from_ref(settlement);
         let rows = self.settle_by_path(connection, identifier, settlements, Some(claim)).await?;
-        if !rows.is_empty() && settlement.requires_handlers() {
-            self.check_handlers(connection, settlement).await?;
+        if !rows.is_empty() {
+            self.record_found_by_of(connection, [settlement]).await?;
+            if settlement.requires_handlers() {
+                self.check_handlers(connection, settlement).await?;
+            }
         }
         rows.first().map(|row| SettleResult::from_row(row).map(|(_, settled)| settled)).transpose()
     }

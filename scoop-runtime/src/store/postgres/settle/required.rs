@@ -1,5 +1,5 @@
-//! Settlements of several statements in one transaction: the messages of large ones are stored first, and for messages
-//! that require a handler `step_unhandled.sql` checks that afterwards.
+//! Settlements of several statements in one transaction: the messages of large ones are stored first. Afterwards,
+//! `step_unhandled.sql` checks messages that require a handler, and `found_by_record.sql` records by what messages are found.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use super::super::query_ext::FetchExt;
 use crate::store::{PostgresStore, SettleResult, SettleStorage, Settlement};
 
 impl PostgresStore {
-    /// Applies settlements of which one launches large messages, or one that requires a handler, in a transaction.
+    /// Applies settlements of which one launches large messages, or one that requires a handler or is found by fields, in a
+    /// transaction.
     /// Fails with `Unhandled` if a handler is missing; then none of them is applied.
     pub(super) async fn settle_in_transaction(
         &self,
@@ -29,6 +30,7 @@ impl PostgresStore {
             return self.settle_apart(identifier, settlements).await;
         }
         let applied = settlements.iter().filter(|settlement| settled.contains_key(&settlement.id()));
+        self.record_found_by_of(&mut tx, applied.clone()).await?;
         for settlement in applied.filter(|settlement| settlement.requires_handlers()) {
             self.check_handlers(&mut tx, settlement).await?;
         }

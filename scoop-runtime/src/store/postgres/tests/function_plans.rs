@@ -111,7 +111,12 @@ fn calls(n: u32) -> Vec<(&'static str, String)> {
     let below = format!(
         "(SELECT count(*) FROM scoop.failed_below(md5('root{n}')::uuid, md5('run{n}')::uuid, 11, 500))"
     );
+    let found_by = format!(
+        "(SELECT count(*) FROM scoop.record_found_by(
+            ARRAY[md5('many{n}')::uuid], ARRAY[0::smallint], ARRAY['order'], ARRAY['7'::jsonb]))"
+    );
     vec![
+        ("record_found_by", found_by),
         ("send_failed(rolled_back)", send("rolled_back")),
         ("send_failed(rollback_failed)", send("rollback_failed")),
         ("send_failed(stuck)", send("stuck")),

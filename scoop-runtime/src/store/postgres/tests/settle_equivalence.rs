@@ -129,6 +129,7 @@ fn launches(run: &Run, topics: &[&str]) -> Conclusion {
         context: if nth == 1 { Context::default() } else { knows.clone() },
         required: None,
         wait: None,
+        found_by: vec![],
     };
     let emissions: Vec<_> = topics.iter().enumerate().map(emission).collect();
     let (event, after) = suspended(run, "step");

@@ -292,6 +292,7 @@ fn conclusion(run: &Run, messages: Vec<NewMessage>) -> Conclusion {
         payload: message.payload,
         required: None,
         wait: None,
+        found_by: vec![],
     };
     let emissions = messages.into_iter().map(emission).collect();
     let returned = Returned { emissions, ..Returned::nothing() };

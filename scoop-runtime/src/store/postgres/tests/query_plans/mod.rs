@@ -4,6 +4,7 @@
 mod claims;
 mod failed_rollbacks;
 mod followers;
+mod found;
 mod histories;
 mod lists;
 mod payloads;
@@ -28,7 +29,7 @@ use crate::tree::{RunRow, TreeBounds};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and
 /// explain runs; and those of rollbacks and redeliveries.
-const HOT: [&str; 104] = [
+const HOT: [&str; 110] = [
     "run_count_left",
     "run_retry_stuck",
     "run_claim",
@@ -107,6 +108,12 @@ const HOT: [&str; 104] = [
     "retention_publish",
     "run_page_unfinished",
     "run_page_finished",
+    "run_page_found",
+    "run_found_unfinished",
+    "run_found_finished",
+    "run_count_found",
+    "found_by_counts",
+    "key_find",
     "run_count_finished",
     "run_count_unfinished",
     "run_positions",
@@ -154,7 +161,7 @@ const WALKS: [&str; 14] = [
     "run_explain_below",
 ];
 
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "on run",
     "on ended_run",
     "on message",
@@ -168,6 +175,7 @@ const TABLES: [&str; 13] = [
     "on kept_hierarchy",
     "on intervention",
     "on relaunch",
+    "on found_by",
 ];
 
 /// Statements in transactions of the user. The settings of those sessions are not ours.
@@ -422,6 +430,24 @@ fn prepared(statement: &str) -> (String, &'static str) {
             "uuid, uuid[], uuid, int, bigint",
             "gen_random_uuid(), ARRAY[gen_random_uuid()], NULL, 500, 10000",
         ),
+        "run_page_found" => (
+            "text, jsonb[], timestamptz, uuid, bigint, uuid, bigint, boolean, boolean",
+            "'order', '{7}', NULL, NULL, 100, NULL, 100, true, true",
+        ),
+        "run_found_unfinished" => (
+            "uuid[], uuid[], text, text, text[], jsonb, timestamptz, timestamptz, text, text[], int",
+            "'{}', '{}', NULL, NULL, NULL, '[]', NULL, NULL, NULL, NULL, NULL",
+        ),
+        "run_found_finished" => (
+            "uuid[], uuid[], text, text, text[], jsonb, timestamptz, timestamptz, text, int",
+            "'{}', '{}', NULL, NULL, '{}', '[]', NULL, NULL, NULL, NULL",
+        ),
+        "run_count_found" => (
+            "text, jsonb[], timestamptz, uuid, bigint, jsonb, bigint, timestamptz",
+            "'order', '{7}', NULL, NULL, 10000, '[]', 10000, now()",
+        ),
+        "found_by_counts" => ("jsonb, bigint", "'[]', 1000"),
+        "key_find" => ("uuid[]", "'{}'"),
         "message_status" => ("uuid, uuid", "gen_random_uuid(), gen_random_uuid()"),
         "message_ended" => (
             "uuid[], uuid[], text[]",
