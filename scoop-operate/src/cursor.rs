@@ -38,7 +38,7 @@ pub(crate) enum PageStart {
 
 /// A run that is found by a field, as a place in a list. The newest messages come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundPosition {
+pub(crate) struct FoundPosition {
     /// The number of the field that orders the list, among those that are asked for.
     pub field: u8,
     /// When the message was launched.

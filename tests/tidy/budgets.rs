@@ -19,15 +19,15 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    ("Rust lines of scoop-runtime", 38_721, 27_500),
+    ("Rust lines of scoop-runtime", 37_034, 27_500),
     // What moves here from scoop-runtime. Lists and counts by fields.
-    ("Rust lines of scoop-operate", 3_913, 4_000),
+    ("Rust lines of scoop-operate", 4_548, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
-    ("Rust lines of scoop-cli", 5_068, 3_300),
+    ("Rust lines of scoop-cli", 5_075, 3_300),
     // The search finds fields and keys.
-    ("Rust lines of scoop-web", 3_899, 3_000),
+    ("Rust lines of scoop-web", 3_924, 3_000),
     // Its names are in modules by subject.
-    ("Rust lines of scoop-saga", 94, 100),
+    ("Rust lines of scoop-saga", 95, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     // The tables of fields to find runs by, and the lists that follow them.
@@ -36,7 +36,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("indexes of run", 8, 8),
     ("storage operations", 75, 75),
     // `FindField` and `FindKind`, for implementations of `Message` by hand.
-    ("names at the root of the facade", 100, 100),
+    ("names at the root of the facade", 99, 100),
     ("public methods of Scoop", 21, 18),
     ("bytes of ARCHITECTURE.md", 15_000, 15_000),
 ];

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use scoop_core::{FindKind, find_time};
-use scoop_runtime::internal::{FoundPosition, GivenUp, PageStart, StoredTime, stored_time};
-use scoop_runtime::{RunCursor, RuntimeError};
+use scoop_runtime::RuntimeError;
+use scoop_runtime::internal::{GivenUp, StoredTime, stored_time};
 use serde::Serialize;
 use serde_json::{Number, Value};
 use sqlx::Row;
@@ -20,6 +20,7 @@ use uuid::Uuid;
 use super::filter::{PageSize, RunFilter};
 use super::rows::{names, outcome, read_finished, read_unfinished, stored};
 use super::{RunPage, RunSummary, Runs};
+use crate::cursor::{FoundPosition, PageStart, RunCursor};
 use crate::database::{Database, ReadExt as _};
 use crate::statements::{
     FIND_FIELD_LIST, FOUND_BY_ANY, FOUND_BY_COUNTS, RUN_FOUND_FINISHED, RUN_FOUND_UNFINISHED, RUN_PAGE_FOUND,
@@ -174,7 +175,8 @@ impl Runs {
     /// # }
     /// ```
     pub async fn find_fields(&self) -> Result<Vec<FindField>, RuntimeError> {
-        let read = self.database.read_retrying(|_| self.database.find_fields()).await;
+        let database = self.operate.database();
+        let read = database.read_retrying(|_| database.find_fields()).await;
         read.map_err(GivenUp::error("fields to find by were listed"))
     }
 
@@ -198,7 +200,8 @@ impl Runs {
     /// # }
     /// ```
     pub async fn fields_with(&self, value: &FindValue) -> Result<Vec<String>, RuntimeError> {
-        let read = self.database.read_retrying(|_| self.database.fields_with(value)).await;
+        let database = self.operate.database();
+        let read = database.read_retrying(|_| database.fields_with(value)).await;
         read.map_err(GivenUp::error("a value to find by was looked up"))
     }
 }

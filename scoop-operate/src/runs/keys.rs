@@ -40,7 +40,8 @@ impl Runs {
     /// # }
     /// ```
     pub async fn with_key(&self, key: &str) -> Result<Vec<FoundKey>, RuntimeError> {
-        let read = self.database.read_retrying(|_| self.database.with_key(key)).await;
+        let database = self.operate.database();
+        let read = database.read_retrying(|_| database.with_key(key)).await;
         read.map_err(GivenUp::error("a unique key was looked up"))
     }
 }

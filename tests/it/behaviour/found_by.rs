@@ -343,8 +343,8 @@ async fn redelivery_and_relaunch_keep_the_fields_and_retention_deletes_them() ->
     orders.shutdown().await?;
 
     let scoop = start(&db).await?;
-    scoop.redeliver::<Order>().await?;
-    scoop.redeliver::<Shipment>().await?;
+    scoop.operate().handlers().redeliver(Order::TOPIC).await?;
+    scoop.operate().handlers().redeliver(Shipment::TOPIC).await?;
     // The first message goes on in its hierarchy; that of a run has a copy, which starts one.
     assert_eq!(stored(&db).await, ["order=1", "order=2", "shipment=5", "shipment=5 below"]);
     for hierarchy in found(&scoop, "shipment", 5).await? {
@@ -353,20 +353,22 @@ async fn redelivery_and_relaunch_keep_the_fields_and_retention_deletes_them() ->
 
     let failed = scoop.launch(Order { fails: true, customer: Some("Ada".into()), ..order(3) }).await?;
     assert!(matches!(failed.ends().await?, Outcome::RolledBack(_)));
-    let RelaunchAnswer::Accepted(again) = scoop.relaunch(failed.id(), "it works now").await? else {
+    let RelaunchAnswer::Accepted(again) =
+        scoop.operate().runs().relaunch(failed.id(), "it works now").await?
+    else {
         panic!()
     };
     assert_eq!(found(&scoop, "customer", "Ada").await?, [failed.id(), again]);
     scoop.find(again).await?.ends().await?;
     let other = json!({ "order": 4, "customer": "Bob", "fails": true, "wanted": "never" });
-    let relaunch = scoop.relaunch(again, "another one").payload(other);
+    let relaunch = scoop.operate().runs().relaunch(again, "another one").payload(other);
     let RelaunchAnswer::Accepted(other) = relaunch.await? else { panic!() };
     assert_eq!(found(&scoop, "customer", "Bob").await?, [other]);
     assert_eq!(found(&scoop, "order", 4).await?, [other]);
     scoop.find(other).await?.ends().await?;
 
     db.grow_older(DAY * 40).await;
-    scoop.prune().await?;
+    scoop.operate().retention().prune().await?;
     assert_eq!(stored(&db).await, [""; 0]);
     scoop.shutdown().await?;
     Ok(())
@@ -400,7 +402,7 @@ impl Feeds {
     async fn read(&self, _: &mut Scope<'_>, feed: &Feed) -> Result<ContinueAsNew<FeedsStep, Feed>> {
         Ok(match feed.left {
             0 => Next::Continue.into(),
-            left => Next::anew(Feed { feed: "other".into(), left: left - 1 }),
+            left => Next::continue_as_new(Feed { feed: "other".into(), left: left - 1 }),
         })
     }
 }

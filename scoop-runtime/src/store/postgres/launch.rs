@@ -9,7 +9,7 @@ use sqlx::{PgConnection, PgExecutor, Postgres, Row, SqlStr};
 
 use super::PostgresStore;
 use crate::store::{Claimer, LaunchResult, LaunchStorage, NewMessage, Unhandled, is_bulky};
-use crate::util::{ids, retry_for};
+use crate::util::{ids, retries};
 
 impl NewMessage {
     /// Its context, if that says anything.
@@ -89,7 +89,7 @@ impl LaunchStorage for PostgresStore {
         if messages.iter().any(NewMessage::is_found_by) {
             let mut tx = self.sessions.begin().await?;
             let launch = self.launch_found(&mut tx, messages).await?;
-            tx.commit().await.inspect_err(retry_for::note)?;
+            tx.commit().await.inspect_err(retries::note)?;
             return Ok(launch);
         }
         self.sessions.run(async |session| self.launch(session, messages).await).await
@@ -109,7 +109,7 @@ impl LaunchStorage for PostgresStore {
             let mut tx = self.sessions.begin().await?;
             let launched = launch(&mut tx).await?;
             self.record_found_by(&mut tx, messages).await?;
-            tx.commit().await.inspect_err(retry_for::note)?;
+            tx.commit().await.inspect_err(retries::note)?;
             return Ok(launched);
         }
         self.sessions.run(launch).await
