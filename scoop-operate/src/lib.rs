@@ -153,7 +153,7 @@ impl Operate {
     /// A stream that begins now has the events of all transactions that are open by then, regardless of for how long. For
     /// that, its role has to see since when they are open: those of other roles are hidden from a role that is no member of
     /// `pg_read_all_stats`. Beside hidden or prepared transactions, it leaves out the events of those that have been open for
-    /// more than an hour, unless a program has [deleted](scoop_runtime::Keep) finished hierarchies since they began. If more than 10,000
+    /// more than an hour, unless a program has [deleted](scoop_runtime::Retention) finished hierarchies since they began. If more than 10,000
     /// events were written since the oldest open transaction began, those beyond can come although they were there before.
     ///
     /// A stream keeps no connection, and up to 10,000 events in memory. Each look reads the events of the last minute, and of the time

@@ -14,7 +14,7 @@ use crate::Operate;
 use crate::listing::{ListItem, ListRequest};
 use crate::statements::RETENTION_UNDELETABLE;
 
-/// The record of finished hierarchies. Programs delete it by themselves: see [`Builder::keep`](scoop_runtime::Builder::keep).
+/// The record of finished hierarchies. Programs delete it by themselves: see [`Builder::retention`](scoop_runtime::Builder::retention).
 #[derive(Clone)]
 pub struct Retention {
     pub(crate) operate: Operate,
@@ -51,10 +51,10 @@ impl Retention {
     ///
     /// A hierarchy is deleted as a whole, in one transaction. One is kept if a run of it is unfinished, stuck or failed, or if it
     /// is still needed:
-    /// [`RetainedHierarchies`] has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
+    /// [`RetainedHierarchies`](scoop_runtime::RetainedHierarchies) has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
     /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///
-    /// A deleted hierarchy is as if it had never been: [`Scoop::find`] returns [`RuntimeError::NoSuchMessage`], and a
+    /// A deleted hierarchy is as if it had never been: [`Scoop::find`](scoop_runtime::Scoop::find) returns [`RuntimeError::NoSuchMessage`](scoop_runtime::RuntimeError::NoSuchMessage), and a
     /// launch with its [unique](scoop_runtime::Launch::unique) key starts a new one, unless [the key is
     /// kept](scoop_runtime::Retention::unique_keys). The messages that are events of an entity
     /// stay.
@@ -63,10 +63,10 @@ impl Retention {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::PruneAge`] if the age is below an hour: younger rows may still decide whether a repeated request
-    /// is a repetition. [`RuntimeError::Archive`] if the [archive](scoop_runtime::Builder::archive_with) fails. Or if the database
+    /// [`RuntimeError::PruneAge`](scoop_runtime::RuntimeError::PruneAge) if the age is below an hour: younger rows may still decide whether a repeated request
+    /// is a repetition. [`RuntimeError::Archive`](scoop_runtime::RuntimeError::Archive) if the [archive](scoop_runtime::Builder::archive_with) fails. Or if the database
     /// fails. What was deleted until then stays deleted. A hierarchy whose deletion the database refuses, for example because of a
-    /// foreign key of a table of yours, is passed over: see [`RetainedHierarchies::refused`].
+    /// foreign key of a table of yours, is passed over: see [`RetainedHierarchies::refused`](scoop_runtime::RetainedHierarchies::refused).
     ///
     /// # Cancel safety
     ///

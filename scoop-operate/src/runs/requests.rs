@@ -34,14 +34,14 @@ impl Runs {
     }
 
     /// Launches the first message of a finished hierarchy again, in a new hierarchy: after it was rolled back, or cancelled, or
-    /// its rollback failed. `id` as in [`Scoop::cancel`]: that of a run stands for its hierarchy. Await it.
+    /// its rollback failed. `id` as in [`Scoop::cancel`](scoop_runtime::Scoop::cancel): that of a run stands for its hierarchy. Await it.
     ///
     /// The message has the same payload, unless the request has [another one](Request::payload), and the same context, but for
     /// deadlines and a delay: these times have passed. The [trees](scoop_runtime::Handle::tree) of both hierarchies name each other. The
     /// failed rollback of the old one stays, for an operator.
     ///
     /// A second request answers with the hierarchy of the first one, unless it is made [again](Request::again), as long as the
-    /// old hierarchy is [kept](scoop_runtime::Builder::keep).
+    /// old hierarchy is [kept](scoop_runtime::Builder::retention).
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// As [`Scoop::signal`]; and if the name is empty, has more than 180 characters, or a NUL character.
+    /// As [`Scoop::signal`](scoop_runtime::Scoop::signal); and if the name is empty, has more than 180 characters, or a NUL character.
     ///
     /// # Cancel safety
     ///
@@ -98,7 +98,7 @@ impl Runs {
     ///
     /// Name and key are those that the run awaits at that moment. All other runs that await them get the signal, too, as
     /// with [`Runs::signal`]. Nothing checks that the runs can read the JSON. The request is recorded as an
-    /// [intervention](Failures::interventions) in the run, before the signal is sent; the payload is not part of it.
+    /// [intervention](crate::Failures::interventions) in the run, before the signal is sent; the payload is not part of it.
     ///
     /// # Errors
     ///

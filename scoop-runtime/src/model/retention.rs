@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::keep`](crate::Builder::keep).
+/// The times for which finished hierarchies are kept, before programs with sagas delete them: see [`Builder::retention`](crate::Builder::retention).
 ///
 /// By default those whose first message was handled without a rollback are kept for 7 days, and the others, also those that no
 /// handler took, for 30 days. Those that are unfinished, or that an operator has to settle, are always kept. The time begins with

@@ -159,7 +159,7 @@ impl RunPhase {
     /// The requests to offer for a run in this state: it can accept them. A run that waits for a decision about a run below it
     /// accepts `skip` and `resolve`, too, which settle that run with it.
     ///
-    /// A run in a list and [`StuckRun::requests`](crate::StuckRun::requests) have those of a certain run.
+    /// A run in a list and `StuckRun::requests` have those of a certain run.
     pub const fn requests(self) -> &'static [RunRequest] {
         match self {
             Self::Pending | Self::Ready | Self::Retrying | Self::Running | Self::Waiting | Self::Sleeping => {

@@ -94,8 +94,8 @@ macro_rules! id {
 id! {
     /// The id of a run: one execution of a saga for one message.
     ///
-    /// [`RunInfo::id`](crate::RunInfo::id), [`StuckRun::id`](crate::StuckRun::id) and
-    /// [`FailedRollback::id`](crate::FailedRollback::id) give it; `operate().failures().retry`,
+    /// [`RunInfo::id`](crate::RunInfo::id), `StuckRun::id` and
+    /// `FailedRollback::id` give it; `operate().failures().retry`,
     /// [`Scoop::cancel`](crate::Scoop::cancel) and other requests take it. A [`Uuid`] from a log converts into it, as
     /// does its text; a request fails with [`RuntimeError::WrongId`](crate::RuntimeError::WrongId) if it names
     /// something else. It can be bound to a query as a `uuid`.
