@@ -263,7 +263,7 @@ mod tests {
     fn each_chart_of_the_documentation_is_on_a_page() -> Outcome<()> {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         let mut pages = std::fs::read_to_string(docs.join("../README.md"))?;
-        for file in std::fs::read_dir(&docs)? {
+        for file in std::fs::read_dir(&docs)?.chain(std::fs::read_dir(docs.join("reference"))?) {
             let path = file?.path();
             if path.extension().is_some_and(|extension| extension == "md") {
                 pages += &std::fs::read_to_string(path)?;

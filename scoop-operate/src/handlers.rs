@@ -210,7 +210,7 @@ impl Handlers {
         internal::retire_handler(&self.operate.scoop, topic, handler)
     }
 
-    /// Delivers messages of this type that had no handler at their launch to the handlers that are subscribed now.
+    /// Delivers messages of a topic that had no handler at their launch to the handlers that are subscribed now.
     /// Await it for the result. [`Redeliver`] has methods that limit the time and the number of messages.
     ///
     /// Each message is redelivered at most once ever, to all handlers subscribed at that moment. So the call can be
@@ -240,15 +240,11 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// use std::time::{Duration, SystemTime};
     ///
     /// let last_week = SystemTime::now() - Duration::from_secs(7 * 24 * 60 * 60);
-    /// while scoop.operate().handlers().redeliver::<OrderPlaced>().since(last_week).await?.more {}
+    /// while scoop.operate().handlers().redeliver("orders.placed").since(last_week).await?.more {}
     /// # Ok(())
     /// # }
     /// ```
@@ -264,10 +260,6 @@ impl Handlers {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -288,10 +280,6 @@ impl Handlers {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -315,10 +303,6 @@ impl Handlers {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -344,10 +328,6 @@ impl Handlers {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -384,10 +364,6 @@ impl Handlers {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -426,10 +402,6 @@ impl Handlers {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

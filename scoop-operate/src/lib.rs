@@ -4,6 +4,8 @@
 //! A role that may only read suffices for everything that reads. A program that only runs sagas does not need this crate. In memory
 //! there is nothing to read; requests about failed and awaiting runs work there, too.
 //!
+//! Cancel safety: a future that only reads can be dropped and repeated. The others say what may have happened then.
+//!
 //! Users depend on `scoop-saga` with the feature `operate`, which has this crate as `scoop::operate`.
 
 mod contents;
@@ -91,10 +93,6 @@ impl Operate {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -197,10 +195,6 @@ impl Operate {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

@@ -27,10 +27,6 @@ impl Pauses {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub fn list(&self) -> BoxFuture<'static, Result<Vec<Pause>, RuntimeError>> {
         let database = self.operate.database();
         async move {
@@ -48,10 +44,6 @@ impl Pauses {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -138,10 +130,6 @@ impl Pauses {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
@@ -167,10 +155,6 @@ impl Pauses {
     /// # Errors
     ///
     /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

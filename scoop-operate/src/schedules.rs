@@ -74,7 +74,7 @@ impl IntoFuture for ListSchedules {
 }
 
 impl Schedules {
-    /// As [`trigger`](Self::trigger), with the saga given by its stored name.
+    /// As [`Scoop::trigger`](scoop_runtime::Scoop::trigger), with the saga given by its stored name.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -95,10 +95,6 @@ impl Schedules {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

@@ -501,6 +501,13 @@ pub enum RuntimeError {
         saga: String,
     },
 
+    /// This program runs in memory, where that is not possible.
+    #[error("{needs} needs PostgreSQL, and this program runs in memory; ask `scoop.is_in_memory()` before")]
+    InMemory {
+        /// What needs it.
+        needs: &'static str,
+    },
+
     /// The database failed or refused a statement.
     #[error("the database failed while {doing}")]
     Database {

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
-use scoop::{EventKind, InMemory};
+use scoop::{EventKind, InMemory, RuntimeError};
 
 #[derive(Message, Serialize, Deserialize)]
 struct Order {
@@ -105,5 +106,35 @@ async fn failed_hierarchy_is_undone_children_first() -> Result<()> {
     let undone = log.iter().filter(|event| event.kind == EventKind::RolledBack);
     let undone: Vec<_> = undone.map(|event| event.handler.as_deref().unwrap_or_default()).collect();
     assert_eq!(undone, ["reserve", "reserve", "reserve", "order"], "{log:#?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_that_needs_a_database_says_so() -> Result<()> {
+    let scoop = Scoop::builder().in_memory().only::<OrderSaga>().only::<ReserveSaga>().start().await?;
+    let order = scoop.launch(Order { fails: false }).await?;
+    order.wait().await?;
+    let run = order.tree().await?.roots()[0].id();
+    let operate = scoop.operate();
+    let target = PauseTarget::topic("orders");
+    let refused = [
+        operate.pauses().pause(&target).await.map(drop),
+        operate.pauses().resume(&target).await.map(drop),
+        operate.pauses().drained(&target).await.map(drop),
+        operate.retention().prune().await.map(drop),
+        operate.handlers().retire("orders", "order").await.map(drop),
+        operate.handlers().redeliver("orders").await.map(drop),
+        operate.runs().relaunch(order.id(), "again").await.map(drop),
+        operate.runs().signal_run(run, serde_json::json!({}), "by hand").await.map(drop),
+    ];
+    for (nth, refused) in refused.into_iter().enumerate() {
+        assert!(matches!(refused, Err(RuntimeError::InMemory { .. })), "{nth}: {refused:?}");
+    }
+    let error = operate.retention().prune().await.unwrap_err().to_string();
+    assert!(
+        error.starts_with("a deletion of hierarchies needs PostgreSQL, and this program runs in memory"),
+        "{error}"
+    );
+    scoop.shutdown().await?;
     Ok(())
 }

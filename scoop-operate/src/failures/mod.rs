@@ -24,10 +24,6 @@ impl Failures {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
@@ -54,10 +50,6 @@ impl Failures {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -164,10 +156,6 @@ impl Failures {
     ///
     /// [`RuntimeError::NoSuchMessage`] if there is no such hierarchy, [`RuntimeError::WrongId`] if the id is that of a
     /// run or a message; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

@@ -30,10 +30,6 @@ impl Runs {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};

@@ -27,10 +27,6 @@ impl Runs {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, Scoop};
@@ -60,10 +56,6 @@ impl Runs {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

@@ -134,10 +134,6 @@ impl Runs {
     ///
     /// [`RuntimeError::Time`] if the time is outside the years 1 to 9999; or if the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, RunPhase, Scoop};
@@ -162,10 +158,6 @@ impl Runs {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

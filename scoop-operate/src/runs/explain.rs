@@ -20,10 +20,6 @@ impl Runs {
     ///
     /// [`RuntimeError::NoSuchRun`] if nothing has that id; or if the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{Handle, RuntimeError, Scoop};

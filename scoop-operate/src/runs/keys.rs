@@ -26,10 +26,6 @@ impl Runs {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {

@@ -245,10 +245,6 @@ impl Runs {
     ///
     /// [`RuntimeError::Time`] if a time is outside the years 1 to 9999; or if the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RuntimeError, RunPhase, Scoop};

@@ -16,7 +16,7 @@ use crate::listing::{ListItem, ListRequest};
 use crate::statements::JOIN_LIST;
 
 impl Runs {
-    /// As [`find_by_key`](Self::find_by_key), with the topic given by name.
+    /// As [`Scoop::find_by_key`](scoop_runtime::Scoop::find_by_key), with the topic given by name.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
@@ -136,10 +136,6 @@ impl Runs {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
@@ -163,10 +159,6 @@ impl Runs {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

@@ -58,10 +58,6 @@ impl<C: Command> CommandHandle<C> {
     /// [`RuntimeError::NoResult`] if the command was [refused](crate::NoResult::Refused) or failed, or no program handled it
     /// when it was sent;
     /// [`RuntimeError::ReplyMismatch`] if the decision is of other types; otherwise as [`Handle::wait`].
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads; it can be dropped and repeated.
     pub async fn decision(&self) -> Result<C::Reply, RuntimeError> {
         self.handle.decision::<C>().await
     }
@@ -154,10 +150,6 @@ impl Scoop {
     ///
     /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, if the stored state does
     /// not fit the type, or if its version is less than 0; or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # async fn example<Stock: scoop_core::Entity<Key = u64>>(

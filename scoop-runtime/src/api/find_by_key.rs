@@ -16,10 +16,6 @@ impl Scoop {
     /// [`RuntimeError::NoSuchKey`] if none was launched with it; [`RuntimeError::KeptKey`] if its hierarchy was deleted and
     /// the key is kept; or if the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize)]

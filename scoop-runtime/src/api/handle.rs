@@ -220,10 +220,6 @@ impl Handle {
     /// [`RuntimeError::ShutDown`] if its private PostgreSQL was stopped by a shutdown. A failed connection is not an
     /// error: the call retries without a limit.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads; it can be dropped and repeated.
-    ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, Outcome, RuntimeError};
     /// # async fn example(order: Handle) -> Result<(), RuntimeError> {
@@ -321,10 +317,6 @@ impl Handle {
     /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet),
     /// [`RuntimeError::Unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
     /// lasts, [`RuntimeError::Database`] if the database refuses.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
         async move { self.look(self.scoop.retry_for()).await }.boxed()
     }
@@ -352,10 +344,6 @@ impl Handle {
     ///
     /// [`RuntimeError::Unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
     /// lasts, [`RuntimeError::Database`] if the database refuses.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RunState, RuntimeError};

@@ -66,10 +66,6 @@ impl Scoop {
 
     /// Reads the health of this process. Takes two short statements, and no more than 4 s.
     ///
-    /// # Cancel safety
-    ///
-    /// It only reads.
-    ///
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) {
     /// let health = scoop.health().await;

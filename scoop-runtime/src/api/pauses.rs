@@ -151,7 +151,7 @@ impl SetPause {
         self.asked.source = self.asked.source.replace('\0', "");
         self.asked.reason = self.asked.reason.map(|reason| reason.replace('\0', ""));
         let Self { scoop, asked, drain } = self;
-        let tables = scoop.tables("a pause was made")?;
+        let tables = scoop.tables("a pause")?;
         let began = Instant::now();
         let pausing = {
             let (scoop, tables) = (scoop.clone(), tables.clone());
@@ -218,14 +218,10 @@ impl Drained {
     /// # Errors
     ///
     /// If the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
     pub fn progress(&self) -> impl Future<Output = Result<usize, RuntimeError>> + Send {
         async move {
             check_name(&self.target)?;
-            let tables = self.scoop.tables("runs were counted")?;
+            let tables = self.scoop.tables("a pause")?;
             let left = self.scoop.read_retrying(|_| tables.runs_left(&self.target)).await;
             left.map_err(GivenUp::error("runs were counted"))
         }
@@ -287,7 +283,7 @@ impl Resume {
         // The database cannot store a NUL.
         let (source, reason) = (source.replace('\0', ""), reason.map(|reason| reason.replace('\0', "")));
         let resuming = {
-            let (scoop, tables) = (scoop.clone(), scoop.tables("a pause was ended")?.clone());
+            let (scoop, tables) = (scoop.clone(), scoop.tables("a pause")?.clone());
             // A retry would not return the pause that the first attempt ended.
             let resume = async move {
                 let once = |_| tables.resume(&target, &source, reason.as_deref());
@@ -361,7 +357,7 @@ pub fn is_registered(
 ) -> impl Future<Output = Result<bool, RuntimeError>> + Send + use<> {
     let (scoop, target) = (scoop.clone(), target.clone());
     async move {
-        let tables = scoop.tables("a name was looked up")?;
+        let tables = scoop.tables("a pause")?;
         let progress = scoop.retrying(|_| tables.pause_progress(&target)).await;
         progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
     }

@@ -217,7 +217,7 @@ impl Prune {
         pruned: &mut Pruned,
         refused: &mut RefusedDeletions,
     ) -> Result<(), RuntimeError> {
-        let tables = self.scoop.tables("old hierarchies were looked up")?.clone();
+        let tables = self.scoop.tables("a deletion of hierarchies")?.clone();
         let mut after = Uuid::nil();
         let mut batch = PruneBatch::default();
         loop {
@@ -282,7 +282,7 @@ impl Prune {
     /// Archives those of these hierarchies that would be deleted, and returns them.
     async fn archived(&mut self, archive: &Archive, roots: &[Uuid]) -> Result<Vec<Uuid>, RuntimeError> {
         let (scoop, times) = (self.scoop.clone(), PruneTimes::Age(self.age));
-        let tables = scoop.tables("hierarchies were looked up")?;
+        let tables = scoop.tables("a deletion of hierarchies")?;
         let due = scoop.retrying(|_| tables.deletable(roots, times)).await;
         let due = due.map_err(GivenUp::error("hierarchies were looked up"))?;
         if !due.is_empty() {

@@ -125,7 +125,7 @@ impl Rebuild {
 
     async fn all(mut self, mut after: String, limit: Option<u64>) -> Result<RebuiltEntities, RuntimeError> {
         let name = self.entity.name();
-        let tables = self.scoop.tables("the entities were listed")?.clone();
+        let tables = self.scoop.tables("a rebuild of entities")?.clone();
         let mut left = limit.unwrap_or(u64::MAX);
         loop {
             let page = u32::try_from(left).unwrap_or(u32::MAX).min(KEYS_MAX);
@@ -184,7 +184,7 @@ impl Rebuild {
     async fn fold(&mut self, id: &EntityId) -> Result<Result<bool, Unfolded>, RuntimeError> {
         let bytes_max = self.scoop.limits().payload_bytes_max;
         let store = self.scoop.store();
-        let tables = self.scoop.tables("the state of an entity was rebuilt")?;
+        let tables = self.scoop.tables("a rebuild of entities")?;
         let mut fold = match EntityFold::new(self.entity) {
             Ok(fold) => fold,
             Err(unfolded) => return Ok(Err(unfolded)),

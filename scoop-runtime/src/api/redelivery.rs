@@ -55,6 +55,7 @@ impl Redeliver {
     }
 
     async fn carry_out(self) -> Result<Redelivered, RuntimeError> {
+        self.scoop.tables("a redelivery")?;
         let all = HandlerList::default();
         let listed = self.scoop.retrying(|_| self.scoop.store().listed_handlers(&all)).await;
         let listed = listed.map_err(GivenUp::error("the handlers were looked up"))?;

@@ -285,7 +285,7 @@ impl RequestInfo {
             let name = || format!("the payload for hierarchy {root}");
             let payload = payload.map(|payload| payload::storable(payload, limit, name)).transpose()?;
             let (payload, asked) = (payload.as_ref(), self.key());
-            let tables = self.scoop.tables("a relaunch was requested")?;
+            let tables = self.scoop.tables("a relaunch")?;
             let relaunch = |attempt| async move {
                 let requester = self.requester(asked.with(attempt));
                 let relaunch = Relaunch { root: new, payload, even_if_committed, again, requester };
@@ -313,7 +313,7 @@ impl RequestInfo {
         target: &RequestTarget,
         asked: RequestKey,
     ) -> Result<Option<SignalKey>, RuntimeError> {
-        let tables = self.scoop.tables("a signal was sent to a run")?;
+        let tables = self.scoop.tables("a signal to a run")?;
         let record =
             |attempt| async move { tables.record_signal(target, self.requester(asked.with(attempt))).await };
         let awaited = self.trial().run(record).await;

@@ -37,6 +37,8 @@ pub(super) type PrivateServer = Box<dyn Send>;
 /// A running program with sagas, or a client. Cheap to clone.
 ///
 /// When the last clone is dropped, the engine stops as in [`Scoop::shutdown`], in the background.
+///
+/// Cancel safety: a future that only reads or waits can be dropped and repeated. The others say what may have happened then.
 #[derive(Clone)]
 pub struct Scoop {
     inner: Arc<Inner>,
@@ -304,10 +306,6 @@ impl Scoop {
     /// [`RuntimeError::NoSuchMessage`] if there is none, [`RuntimeError::WrongId`] if the id is that of a run or a
     /// message; or if the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_runtime::{HierarchyId, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop, stored: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -430,10 +428,6 @@ impl Scoop {
 
     /// Returns once a shutdown of this program, or of this client, has begun, or all of its handles are gone: for what serves requests
     /// until then. For streams that a server waits for when it stops: end them, and shut down beside the server.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only waits.
     #[doc(hidden)]
     pub fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
         self.inner.stopping.clone().cancelled_owned()
@@ -486,13 +480,13 @@ impl Scoop {
         &self.inner.store
     }
 
-    /// The database, of which this was done.
+    /// The database, which this needs.
     ///
     /// # Errors
     ///
     /// In memory.
-    pub(crate) fn tables(&self, doing: &'static str) -> Result<&Arc<PostgresStore>, RuntimeError> {
-        self.store().tables().map_err(RuntimeError::database(doing))
+    pub(crate) fn tables(&self, needs: &'static str) -> Result<&Arc<PostgresStore>, RuntimeError> {
+        self.store().tables().map_err(|_| RuntimeError::InMemory { needs })
     }
 
     pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {

@@ -64,6 +64,7 @@ impl IntoFuture for Retire {
     fn into_future(self) -> Self::IntoFuture {
         // Dropping the future must not prevent the wake-up of waiting runs after the transaction.
         async move {
+            self.scoop.tables("the retirement of a handler")?;
             let retiring = run_to_completion(async move { Ok(self.carry_out().await) });
             let retired = retiring.await.unwrap_or_else(|error| Err(error.into()));
             retired.map_err(GivenUp::error("a handler was retired"))

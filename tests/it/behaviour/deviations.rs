@@ -1,5 +1,5 @@
 //! Deviations from the reference implementation that no other file tests. The numbers `W-nn` are those of the table in
-//! `docs/conformance.md`, which names the tests of all deviations.
+//! `docs/reference/conformance.md`, which names the tests of all deviations.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use super::followed::begun;
 use super::*;
 use crate::support::{Database, eventually};
 
-const GUIDE: &str = include_str!("../../../docs/security.md");
+const GUIDE: &str = include_str!("../../../docs/reference/security.md");
 
 /// The roles of the guide, under names of their own, dropped at the end.
 struct Roles {

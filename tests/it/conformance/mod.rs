@@ -1,6 +1,6 @@
 //! The scenarios of structured cooperation, each with the rows that it writes and its calls of user code.
 //!
-//! `docs/conformance.md` lists the scenarios by their ids, and explains the notation of rows and calls and the numbers
+//! `docs/reference/conformance.md` lists the scenarios by their ids, and explains the notation of rows and calls and the numbers
 //! `W-nn`. The reference is Scoop for Kotlin, 0.4.0. A scenario is a module with its sagas and a test.
 
 mod absent_subscriber;

@@ -22,10 +22,6 @@ impl Handle {
     ///
     /// If the database fails.
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_runtime::{CommandState, HierarchyId, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop, id: HierarchyId) -> Result<(), RuntimeError> {
@@ -65,10 +61,6 @@ impl Handle {
     /// # Errors
     ///
     /// As [`CommandHandle::decision`](crate::CommandHandle::decision).
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads; it can be dropped and repeated.
     pub async fn decision<C: Command>(&self) -> Result<C::Reply, RuntimeError> {
         let decision = self.unless_lost(self.decided(C::TOPIC)).await?;
         C::Reply::read_stored(&decision).map_err(|source| RuntimeError::ReplyMismatch {

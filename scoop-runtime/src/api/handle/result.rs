@@ -24,10 +24,6 @@ impl Handle {
     /// [`RuntimeError::OtherMessage`] if the hierarchy started with another message type,
     /// [`RuntimeError::ReplyMismatch`] if a reply is no `M::Reply`, and those of [`Handle::status`].
     ///
-    /// # Cancel safety
-    ///
-    /// The call only reads.
-    ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RuntimeError};
     /// # use serde::{Deserialize, Serialize};
@@ -54,10 +50,6 @@ impl Handle {
     /// error names the remedy, and [`RuntimeError::failure`] returns the failure.
     /// [`RuntimeError::WaitInStep`] and [`RuntimeError::EngineGone`] as [`Handle::wait`]; otherwise those of
     /// [`Handle::replies`]. A failed connection is not an error: the call retries without a limit.
-    ///
-    /// # Cancel safety
-    ///
-    /// The call only reads; it can be dropped and repeated.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, NoResult, RuntimeError};
