@@ -7,9 +7,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::RuntimeError;
 use scoop_runtime::internal::GivenUp;
-use sqlx::Postgres;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
+use sqlx::postgres::PgRow;
 
 use crate::cursor::ListCursor;
 use crate::database::{Database, ReadExt as _};
@@ -28,14 +26,13 @@ pub trait ListItem: Sized + Send + 'static {
     #[doc(hidden)]
     const DOING: &'static str;
 
+    /// Whether the statement begins with the parameters of a position.
     #[doc(hidden)]
-    fn bind(
-        query: Query<'_, Postgres, PgArguments>,
-        _: Option<ListCursor>,
-        limit: u32,
-    ) -> Query<'_, Postgres, PgArguments> {
-        query.bind(i64::from(limit))
-    }
+    const IS_PAGED: bool = false;
+
+    /// The parameters after the limit.
+    #[doc(hidden)]
+    const FURTHER: &'static [i64] = &[];
 
     #[doc(hidden)]
     fn from_row(row: &PgRow) -> sqlx::Result<Self>;
@@ -73,7 +70,12 @@ impl<T: ListItem> ListRequest<T> {
         let Self { database, after, limit, .. } = &self;
         let text = database.text(T::STATEMENT);
         let listed = database.read_retrying(|_| {
-            let query = T::bind(sqlx::query(text.clone()), *after, *limit);
+            let mut query = sqlx::query(text.clone());
+            if T::IS_PAGED {
+                let (time, id) = after.map(|ListCursor(position)| position).unzip();
+                query = query.bind(time).bind(id);
+            }
+            query = T::FURTHER.iter().fold(query.bind(i64::from(*limit)), |query, it| query.bind(*it));
             async move { query.all(database).await?.iter().map(T::from_row).collect() }
         });
         listed.await.map_err(GivenUp::error(T::DOING))

@@ -3,7 +3,11 @@
 mod rollbacks;
 mod stuck;
 
-use scoop_runtime::{HierarchyId, Intervention, RepairAnswer, Request, RunId, RuntimeError, internal};
+use scoop_core::Lineage;
+use scoop_runtime::internal::{self, lineage};
+use scoop_runtime::{HierarchyId, Intervention, RepairAnswer, Request, RunId, RuntimeError};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 
 pub use self::rollbacks::FailedRollback;
 pub use self::stuck::StuckRun;
@@ -173,4 +177,11 @@ impl Failures {
     ) -> impl Future<Output = Result<Vec<Intervention>, RuntimeError>> + Send {
         internal::interventions(&self.operate.scoop, hierarchy)
     }
+}
+
+/// The lineage of a run. The run is found by two ids, also if the rest of its row is damaged.
+fn lineage_or_ids(row: &PgRow) -> sqlx::Result<Lineage> {
+    let (root, id) = (row.try_get("root")?, row.try_get("id")?);
+    let stored = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
+    Ok(stored.unwrap_or_else(|| Lineage::root(root).child(id)))
 }

@@ -4,14 +4,14 @@ use std::time::SystemTime;
 
 use scoop_core::{Failure, Lineage};
 use scoop_runtime::internal::{
-    FIRST_MAX, StoredTime, failure_if_readable, lineage, no_failure, stored_time, system_time,
+    FIRST_MAX, StoredTime, failure_if_readable, no_failure, stored_time, system_time,
 };
 use scoop_runtime::{HierarchyId, RunId, RunRequest};
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{Postgres, Row};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::lineage_or_ids;
 use crate::cursor::ListCursor;
 use crate::listing::{ListItem, PagedListItem};
 use crate::statements::FAILED_ROLLBACKS;
@@ -79,24 +79,14 @@ impl PagedListItem for FailedRollback {
 impl ListItem for FailedRollback {
     const STATEMENT: &'static str = FAILED_ROLLBACKS;
     const DOING: &'static str = "failed rollbacks were listed";
-
-    fn bind(
-        query: Query<'_, Postgres, PgArguments>,
-        after: Option<ListCursor>,
-        limit: u32,
-    ) -> Query<'_, Postgres, PgArguments> {
-        let (time, id) = after.map(|ListCursor(position)| position).unzip();
-        query.bind(time).bind(id).bind(i64::from(limit)).bind(i64::from(FIRST_MAX)).bind(READ_BELOW_MAX)
-    }
+    const IS_PAGED: bool = true;
+    const FURTHER: &'static [i64] = &[FIRST_MAX as i64, READ_BELOW_MAX];
 
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
-        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
-        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
         let failed_below: Vec<Uuid> = row.try_get("failed_below")?;
         let stored_at = stored_time(row, "failed_at")?;
         Ok(Self {
-            // The run is found by these two, also if the rest of its row is damaged.
-            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
+            lineage: lineage_or_ids(row)?,
             handler: row.try_get("handler")?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,

@@ -3,15 +3,13 @@
 use std::time::SystemTime;
 
 use scoop_core::Lineage;
-use scoop_runtime::internal::{
-    StoredTime, UNKNOWN_MAX, lineage, no_program, phase, stored_time, system_time,
-};
+use scoop_runtime::internal::{StoredTime, UNKNOWN_MAX, no_program, phase, stored_time, system_time};
 use scoop_runtime::{HierarchyId, RunId, RunPhase, RunRequest};
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{Postgres, Row};
+use sqlx::Row;
+use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+use super::lineage_or_ids;
 use crate::cursor::ListCursor;
 use crate::listing::{ListItem, PagedListItem};
 use crate::statements::STUCK_RUNS;
@@ -83,24 +81,13 @@ impl PagedListItem for StuckRun {
 impl ListItem for StuckRun {
     const STATEMENT: &'static str = STUCK_RUNS;
     const DOING: &'static str = "stuck runs were listed";
-
-    fn bind(
-        query: Query<'_, Postgres, PgArguments>,
-        after: Option<ListCursor>,
-        limit: u32,
-    ) -> Query<'_, Postgres, PgArguments> {
-        let (time, id) = after.map(|ListCursor(position)| position).unzip();
-        query.bind(time).bind(id).bind(i64::from(limit))
-    }
+    const IS_PAGED: bool = true;
 
     fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let (handler, reason): (String, Option<String>) = (row.try_get("handler")?, row.try_get("reason")?);
-        let (root, id) = (row.try_get("root")?, row.try_get("id")?);
-        let lineage = lineage(row).ok().filter(|lineage| lineage.root_id() == root && lineage.id() == id);
         let stored_since = stored_time(row, "stuck_since")?;
         Ok(Self {
-            // The run is found by these two, also if the rest of its row is damaged.
-            lineage: lineage.unwrap_or_else(|| Lineage::root(root).child(id)),
+            lineage: lineage_or_ids(row)?,
             phase: phase(row)?,
             topic: row.try_get("topic")?,
             message_id: row.try_get("message_id")?,
