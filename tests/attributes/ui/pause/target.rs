@@ -1,33 +1,21 @@
 #![allow(unused)]
-use scoop::prelude::*;
+use scoop::pauses::IntoPauseTarget;
 
-mod pause_of_a_name {
-    use super::*;
+/// As the requests of operators, which need a feature.
+fn pause(target: impl IntoPauseTarget) {}
 
-    async fn stocktaking(scoop: &Scoop) -> Result<()> {
-        scoop.operate().pauses().pause("courier").reason("stocktaking").await?;
-        Ok(())
-    }
+fn pause_of_a_name() {
+    pause("courier");
 }
 
-mod resume_of_a_name {
-    use super::*;
-
-    async fn stocktaking(scoop: &Scoop, saga: String) -> Result<()> {
-        scoop.operate().pauses().resume(&saga).await?;
-        Ok(())
-    }
+fn resume_of_a_name(saga: String) {
+    pause(&saga);
 }
 
-mod pause_of_a_saga {
-    use super::*;
+struct Courier;
 
-    struct Courier;
-
-    async fn stocktaking(scoop: &Scoop) -> Result<()> {
-        scoop.operate().pauses().pause(Courier).await?;
-        Ok(())
-    }
+fn pause_of_a_saga() {
+    pause(Courier);
 }
 
 fn main() {}
