@@ -78,7 +78,7 @@ impl Retention {
     /// println!("{} hierarchies with {} events are old", would_be.hierarchies, would_be.events);
     ///
     /// let pruned = scoop.operate().retention().prune().older_than(quarter).limit(10_000).await?;
-    /// println!("{} are deleted, {} are unfinished", pruned.hierarchies, pruned.kept.unfinished);
+    /// println!("{} are deleted, {} are unfinished", pruned.hierarchies, pruned.retained.unfinished);
     /// # Ok(())
     /// # }
     /// ```
