@@ -98,7 +98,7 @@ impl Builder {
     /// [`Builder::start`] fails with less. The guide has the whole budget, and the requirements of a proxy.
     ///
     /// ```
-    /// # use scoop_runtime::Scoop;
+    /// # use scoop_runtime::Builder;
     /// use sqlx::postgres::PgPoolOptions;
     ///
     /// let steps_at_once = 8;

@@ -117,8 +117,11 @@ impl SetPause {
     /// ```no_run
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// # use std::time::Duration;
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::PauseTarget;
     /// let paused = scoop
+    ///     .operate()
+    ///     .pauses()
     ///     .pause(PauseTarget::handler("courier"))
     ///     .new_runs_only()
     ///     .drain(Duration::from_secs(60))

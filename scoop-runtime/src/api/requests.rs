@@ -112,6 +112,7 @@ impl<A> Request<A> {
     /// A dry run whose future is dropped ends, and its statement with it within a second.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
     /// if scoop.operate().failures().retry(run).dry_run().await? == RepairAnswer::FailedBelow {

@@ -74,6 +74,7 @@ impl SendSignal {
     /// database awaits signals of its name. A role that may not read this sends it.
     ///
     /// ```no_run
+    /// # use scoop_operate::OperateExt as _;
     /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
     /// let paid = serde_json::json!({ "amount": 990 });
     /// let reached = scoop.operate().runs().signal("payments.confirmed", paid, "order 7").required().await?;

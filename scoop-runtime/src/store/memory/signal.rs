@@ -25,7 +25,9 @@ pub(super) type WaitingSignal = (OffsetDateTime, OffsetDateTime, Uuid);
 pub(super) struct SignalRow {
     to: SignalKey,
     payload: Value,
+    #[cfg(feature = "simulation")]
     sent_at: OffsetDateTime,
+    #[cfg(feature = "simulation")]
     kept_until: OffsetDateTime,
     delivered_at: Option<OffsetDateTime>,
     reached: u64,
@@ -130,7 +132,9 @@ impl State {
         let row = SignalRow {
             to: signal.to.clone(),
             payload: signal.payload.clone(),
+            #[cfg(feature = "simulation")]
             sent_at: now,
+            #[cfg(feature = "simulation")]
             kept_until,
             delivered_at: None,
             reached: 0,
