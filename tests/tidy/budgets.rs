@@ -19,7 +19,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    ("Rust lines of scoop-runtime", 37_040, 27_500),
+    ("Rust lines of scoop-runtime", 37_044, 27_500),
     // What moves here from scoop-runtime. Lists and counts by fields.
     ("Rust lines of scoop-operate", 4_537, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
