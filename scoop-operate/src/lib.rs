@@ -2,7 +2,7 @@
 //! schedules, the topology and retention.
 //!
 //! A role that may only read suffices for everything that reads. A program that only runs sagas does not need this crate. In memory
-//! there is nothing to read; requests about failed and awaiting runs work there, too.
+//! there is nothing to read; requests about failed runs, signals and triggers work there, too.
 //!
 //! Cancel safety: a future that only reads can be dropped and repeated. The others say what may have happened then.
 //!
@@ -127,13 +127,6 @@ impl Operate {
         Retention { operate: self.clone() }
     }
 
-    fn database(&self) -> Arc<Database> {
-        let database = self.database.clone();
-        database.expect(
-            "this program runs in memory, where operators find nothing; check `Scoop::is_in_memory` first",
-        )
-    }
-
     /// The entities, by their names.
     pub fn entities(&self) -> Entities {
         Entities { operate: self.clone() }
@@ -208,5 +201,12 @@ impl Operate {
     pub fn topology(&self) -> BoxFuture<'static, Result<Topology, RuntimeError>> {
         let database = self.database();
         async move { Topology::read(&database).await }.boxed()
+    }
+
+    fn database(&self) -> Arc<Database> {
+        let database = self.database.clone();
+        database.expect(
+            "this program runs in memory, where operators find nothing; check `Scoop::is_in_memory` first",
+        )
     }
 }

@@ -69,7 +69,7 @@ impl Failures {
         ListRequest::new(self.operate.database())
     }
 
-    /// Retries a failed compensation; `run` is the [id](FailedRollback::id) of its run. Await it for the
+    /// Retries a failed rollback; `run` is the [id](FailedRollback::id) of its run. Await it for the
     /// response.
     ///
     /// If it succeeds, the rollback continues from there. The rollbacks of the ancestors that failed because of it
@@ -108,7 +108,7 @@ impl Failures {
         internal::retry(&self.operate.scoop, run)
     }
 
-    /// Skips a failed compensation: its effects stay, and the rollback continues after it. Await it; as
+    /// Skips the compensation that failed: its effects stay, and the rollback continues after it. Await it; as
     /// [`Failures::retry`] in all else.
     ///
     /// If the run failed because of descendants, it no longer waits for them, and their effects stay. They keep their failed

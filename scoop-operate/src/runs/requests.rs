@@ -68,9 +68,8 @@ impl Runs {
         internal::relaunch(&self.operate.scoop, id, reason)
     }
 
-    /// Sends a signal given by its name and its JSON, as [`signal`](Self::signal) does with one of a type. For tools that
-    /// do not have the types of the signals. It is kept for a week if no
-    /// run awaits it, unless [`keep`](SendSignal::keep) says otherwise.
+    /// Sends a signal given by its name and its JSON, as [`Scoop::signal`](scoop_runtime::Scoop::signal) does with one of a
+    /// type. For tools that do not have the types of the signals. It is kept for a week if no run awaits it, unless [`keep`](SendSignal::keep) says otherwise.
     ///
     /// # Errors
     ///
@@ -153,7 +152,7 @@ impl Runs {
         internal::joined(&self.operate.scoop, message)
     }
 
-    /// The messages that wait for the others of their set, longest first: at most 1,000. See the guide on
+    /// The messages that wait for the others of their set, longest first. Await it. See the guide on
     /// `#[subscribes(join(..))]`.
     ///
     /// # Errors
