@@ -62,7 +62,7 @@ impl<T: ListItem> ListRequest<T> {
 
     /// Sets the maximum number of entries, by default 100 and at most 1,000.
     pub fn limit(mut self, entries: u32) -> Self {
-        self.limit = entries.min(LIMIT_MAX);
+        self.limit = bounded(entries);
         self
     }
 
@@ -102,5 +102,19 @@ impl<T: ListItem> IntoFuture for ListRequest<T> {
 
     fn into_future(self) -> Self::IntoFuture {
         self.read().boxed()
+    }
+}
+
+fn bounded(entries: u32) -> u32 {
+    entries.min(LIMIT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bounded;
+
+    #[test]
+    fn page_has_a_thousand_entries_at_most() {
+        assert_eq!([0, 1, 1_000, 1_001, u32::MAX].map(bounded), [0, 1, 1_000, 1_000, 1_000]);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
     ("Rust lines of scoop-runtime", 37_044, 27_500),
     // What moves here from scoop-runtime. Lists and counts by fields.
-    ("Rust lines of scoop-operate", 4_537, 4_000),
+    ("Rust lines of scoop-operate", 4_540, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
     ("Rust lines of scoop-cli", 5_075, 3_300),
     // The search finds fields and keys.

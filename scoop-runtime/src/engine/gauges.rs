@@ -85,3 +85,28 @@ fn report_queues(queues: Vec<QueueLength>, limited: &mut BTreeSet<String>) {
         metrics::queue_limit(saga, 0.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ::metrics::with_local_recorder;
+    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+    use super::*;
+
+    #[test]
+    fn queue_without_a_limit_any_more_keeps_no_last_value() {
+        let recorder = DebuggingRecorder::new();
+        let snapshotter = recorder.snapshotter();
+        let mut limited = BTreeSet::new();
+        let mut reported = |queues: Vec<QueueLength>| {
+            with_local_recorder(&recorder, || report_queues(queues, &mut limited));
+            let values = snapshotter.snapshot().into_vec().into_iter().map(|(key, .., value)| match value {
+                DebugValue::Gauge(value) => (key.key().name().to_owned(), value.into_inner()),
+                other => panic!("{other:?}"),
+            });
+            values.collect::<std::collections::BTreeMap<_, _>>().into_values().collect::<Vec<_>>()
+        };
+        assert_eq!(reported(vec![QueueLength { saga: "jobs".into(), limit: 2, waiting: 1 }]), [1.0, 2.0]);
+        assert_eq!(reported(vec![]), [0.0, 0.0]);
+    }
+}
