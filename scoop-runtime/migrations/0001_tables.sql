@@ -529,10 +529,10 @@ CREATE TYPE scoop.suspended AS (jump text, definition int, iteration int, handle
 
 -- The failed attempts of a run since its last event. The first two counts are those of its last step and definition.
 CREATE TYPE scoop.tries AS (
-    attempts    int,   -- for lack of the database
-    retries     int,   -- after failures that the step is granted
-    unknown_attempts      int,   -- the number of attempts with an unknown result
-    tried_under int[]  -- the definitions of the programs that tried
+    attempts         int,   -- for lack of the database
+    retries          int,   -- after failures that the step is granted
+    unknown_attempts int,   -- the number of attempts with an unknown result
+    tried_under      int[]  -- the definitions of the programs that tried
 );
 
 -- What a run awaits while it is ready, until ready_at at the latest: a signal; or that at most so many of its children have not ended,
@@ -587,7 +587,7 @@ CREATE TABLE scoop.run (
     refused_by             int[],  -- the definitions under which it cannot continue
     awaited                scoop.awaited,
     signalled_by           varchar(55),  -- while its newest SUSPENDED awaits a signal: the span that sent the one it got
-    newest_execution              scoop.newest_execution,
+    newest_execution       scoop.newest_execution,
     limit_key              varchar(255),  -- the key under which its newest claim counts, or for which it is parked, if its saga has a limit by key
     parked_since           timestamptz,  -- its ready_at before it was parked: then a limit of its key was reached; or was stuck awaiting a signal
     PRIMARY KEY (root, id)
