@@ -41,28 +41,33 @@ pub mod tree {
 
 /// Pauses of sagas, topics or everything: `operate().pauses().pause`.
 pub mod pauses {
-    pub use scoop_runtime::{Drained, IntoPauseTarget, Pause, PauseTarget, Paused, Resume, SetPause};
+    #[cfg(feature = "operate")]
+    pub use scoop_operate::{Drained, Paused, Resume, SetPause};
+    pub use scoop_runtime::{IntoPauseTarget, Pause, PauseTarget};
 }
 
 /// For how long finished hierarchies are kept, and what gets them before: [`Retention`](retention::Retention).
 pub mod retention {
-    pub use scoop_runtime::{ArchiveBatch, Prune, Pruned, RetainedHierarchies, Retention};
+    #[cfg(feature = "operate")]
+    pub use scoop_operate::Prune;
+    pub use scoop_runtime::{ArchiveBatch, Pruned, RetainedHierarchies, Retention};
 }
 
 /// Requests of operators, and their answers.
 pub mod requests {
+    #[cfg(feature = "operate")]
+    pub use scoop_operate::{Redeliver, Redelivered, Relaunch, Retire, Retired};
     pub use scoop_runtime::{
-        CancelAnswer, Intervention, Redeliver, Redelivered, RelaunchAnswer, RepairAnswer, Request, Retire,
-        Retired, RollbackAnswer, RunRequest, SignalAnswer,
+        CancelAnswer, Intervention, RelaunchAnswer, RepairAnswer, Request, RollbackAnswer, RunRequest,
+        SignalAnswer,
     };
 }
 
 /// States and events of entities, and the results of their commands.
 pub mod entities {
-    pub use scoop_runtime::{
-        CommandHandle, CommandState, EntityEvent, EntityEvents, EntityNotRebuilt, EntityState,
-        RebuildEntities, RebuiltEntities, SqlEntity,
-    };
+    #[cfg(feature = "operate")]
+    pub use scoop_operate::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
+    pub use scoop_runtime::{CommandHandle, CommandState, EntityEvent, EntityEvents, EntityState, SqlEntity};
 }
 
 /// Launches and signals about to be made, and their options.
@@ -72,6 +77,8 @@ pub mod launch {
 
 /// Errors besides [`RuntimeError`].
 pub mod errors {
+    #[cfg(feature = "operate")]
+    pub use scoop_operate::OperateError;
     pub use scoop_runtime::{FailedStep, NoResult, SetupError};
 }
 

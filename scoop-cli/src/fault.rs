@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use scoop_core::Escaped;
+use scoop_operate::OperateError;
 use scoop_runtime::{RuntimeError, SetupError};
 
 use crate::times::{in_words, utc};
@@ -40,7 +41,7 @@ impl Exit {
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// An error of the library.
-    Runtime(RuntimeError),
+    Library(OperateError),
     /// A statement of this program failed, while something was done.
     Sql(&'static str, sqlx::Error),
     /// No connection can be opened: where it would lead to, and the error.
@@ -63,17 +64,6 @@ impl From<RuntimeError> for Fault {
     fn from(error: RuntimeError) -> Self {
         // In the words of the command line.
         match error {
-            RuntimeError::PruneAge { age, least } => Self::Usage(format!(
-                "nothing younger than {0} can be pruned, and --older-than is {1}; write --older-than {0} or more",
-                in_words(least),
-                in_words(age)
-            )),
-            RuntimeError::PauseTime { time, least } => Self::Usage(format!(
-                "a pause for {} would end at once; write --for-at-most {} or more, or leave it out: then the pause lasts \
-                 until `scoop resume` ends it",
-                in_words(time),
-                in_words(least)
-            )),
             RuntimeError::QueueFull { saga, limit, waited, .. } => {
                 let still = waited.map(|waited| format!(" after {}", in_words(waited))).unwrap_or_default();
                 Self::Refused(format!(
@@ -82,8 +72,14 @@ impl From<RuntimeError> for Fault {
                      of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`"
                 ))
             }
-            error => Self::Runtime(error),
+            error => Self::Library(error.into()),
         }
+    }
+}
+
+impl From<OperateError> for Fault {
+    fn from(error: OperateError) -> Self {
+        Self::Library(error)
     }
 }
 
@@ -104,23 +100,10 @@ impl Fault {
         match self {
             // The reader of the output has ended, such as `head`.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
-            Self::Runtime(
-                RuntimeError::NoSuchRun { .. }
-                | RuntimeError::NoSuchMessage { .. }
-                | RuntimeError::NoSuchKey { .. }
-                | RuntimeError::KeptKey { .. }
-                | RuntimeError::WrongId { .. }
-                | RuntimeError::DamagedRollback { .. }
-                | RuntimeError::NoHandler { .. }
-                | RuntimeError::NoSchedule { .. },
-            ) => Exit::NotAccepted,
+            Self::Library(error) if error.is_not_found() || error.is_damaged() => Exit::NotAccepted,
             Self::NotFound(_) | Self::Refused(_) | Self::Declined => Exit::NotAccepted,
-            Self::Runtime(
-                RuntimeError::Signal { .. }
-                | RuntimeError::PauseTarget { .. }
-                | RuntimeError::PauseText { .. },
-            ) => Exit::Usage,
-            Self::Runtime(_) | Self::Sql(..) | Self::Connect(..) | Self::Output(_) | Self::Bind(..) => {
+            Self::Library(error) if error.is_invalid() => Exit::Usage,
+            Self::Library(_) | Self::Sql(..) | Self::Connect(..) | Self::Output(_) | Self::Bind(..) => {
                 Exit::Failed
             }
             Self::Usage(_) => Exit::Usage,
@@ -138,7 +121,8 @@ impl Fault {
 
     fn text(&self) -> String {
         match self {
-            Self::Runtime(RuntimeError::Setup(setup)) => {
+            Self::Library(error) if !error.setup().is_empty() => {
+                let setup = error.setup();
                 let mistakes: Vec<_> = setup.iter().map(|it| Escaped(&mistake(it)).to_string()).collect();
                 let is_old = |it: &SetupError| {
                     matches!(it, SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. })
@@ -148,8 +132,8 @@ impl Fault {
                 mistakes.join("\nerror: ") + hint
             }
             // Its text has that of the server.
-            Self::Runtime(error @ RuntimeError::Denied { .. }) => Escaped(&error.to_string()).to_string(),
-            Self::Runtime(error) => chain(error),
+            Self::Library(error) if error.is_denied() => Escaped(&error.to_string()).to_string(),
+            Self::Library(error) => chain(error),
             Self::Sql(doing, error) => format!("the database failed while {doing}: {}", chain(error)),
             Self::Connect(way, error) => format!(
                 "the database failed while a connection was opened: {}; {}",
@@ -230,7 +214,7 @@ mod tests {
             (differs, ["0a1b in the database (applied 1970-01-01T", "but 2c3d in this command line"]),
             (too_new, ["of version 4", "versions up to 3"]),
         ] {
-            let text = Fault::Runtime(RuntimeError::Setup(vec![it])).text();
+            let text = Fault::from(RuntimeError::Setup(vec![it])).text();
             assert!(both.iter().all(|part| text.contains(part)), "{text}");
             assert!(text.ends_with("use the command line of the version of the programs"), "{text}");
         }

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::GivenUp;
+use scoop_runtime::internal::FetchExt as _;
 use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
-use crate::database::{Database, ReadExt as _};
+use crate::OperateError;
+use crate::database::Database;
 use crate::statements::REDACTION_LIST;
 
 /// The maximum size of a value that is shown, in bytes: as it is stored, and as text.
@@ -113,13 +113,13 @@ impl Redaction {
 
 impl Database {
     /// The fields that are redacted.
-    pub(crate) async fn redaction(&self) -> Result<Redaction, RuntimeError> {
-        let fields = self.read_retrying(|_| self.redacted_fields()).await;
-        fields.map(Redaction).map_err(GivenUp::error("redacted fields were looked up"))
+    pub(crate) async fn redaction(&self) -> Result<Redaction, OperateError> {
+        let doing = "redacted fields were looked up";
+        self.read_retrying(doing, |_| self.redacted_fields()).await.map(Redaction)
     }
 
     async fn redacted_fields(&self) -> sqlx::Result<BTreeSet<String>> {
-        let rows = sqlx::query(self.text(REDACTION_LIST)).all(self).await?;
+        let rows = sqlx::query(self.text(REDACTION_LIST)).all(self.sessions()).await?;
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 }

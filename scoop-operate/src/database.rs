@@ -1,12 +1,12 @@
-//! The database of a program, for reading.
+//! The database of a program, with the statements of this crate.
 
 use std::ops::Deref;
 
-use scoop_runtime::internal::Tables;
-use sqlx::postgres::{PgArguments, PgRow};
-use sqlx::query::Query;
-use sqlx::{Postgres, SqlStr};
+use scoop_runtime::internal::{Attempt, Retries, Tables};
+use sqlx::SqlStr;
 
+use crate::OperateError;
+use crate::error::failed;
 use crate::statements::complete;
 
 /// The tables of a program, and the texts of statements for their schema.
@@ -25,28 +25,38 @@ impl Database {
     pub(crate) fn text(&self, statement: &str) -> SqlStr {
         self.qualify(&complete(statement))
     }
-}
 
-/// Executes a query.
-pub(crate) trait ReadExt: Sized {
-    /// All rows.
-    async fn all(self, database: &Database) -> sqlx::Result<Vec<PgRow>>;
-
-    /// The first row, if any.
-    async fn first(self, database: &Database) -> sqlx::Result<Option<PgRow>>;
-
-    /// The first row, which has to exist.
-    async fn one(self, database: &Database) -> sqlx::Result<PgRow> {
-        self.first(database).await?.ok_or(sqlx::Error::RowNotFound)
-    }
-}
-
-impl ReadExt for Query<'_, Postgres, PgArguments> {
-    async fn all(self, database: &Database) -> sqlx::Result<Vec<PgRow>> {
-        database.0.all(self).await
+    /// Begins an operation with retries.
+    pub(crate) fn trial(&self) -> Retries {
+        Retries::new(self.retry_for)
     }
 
-    async fn first(self, database: &Database) -> sqlx::Result<Option<PgRow>> {
-        database.0.first(self).await
+    /// Begins a read of rows that may be many. Such reads take turns.
+    pub(crate) fn reading(&self) -> Retries {
+        self.trial().reading(Some(self.sessions().read_permits()))
+    }
+
+    /// Retries a short look.
+    pub(crate) async fn retrying<T: Send, F>(
+        &self,
+        doing: &'static str,
+        read: impl FnMut(Attempt) -> F,
+    ) -> Result<T, OperateError>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        self.trial().run(read).await.map_err(failed(doing))
+    }
+
+    /// Retries a read of rows that may be many.
+    pub(crate) async fn read_retrying<T: Send, F>(
+        &self,
+        doing: &'static str,
+        read: impl FnMut(Attempt) -> F,
+    ) -> Result<T, OperateError>
+    where
+        F: Future<Output = sqlx::Result<T>> + Send,
+    {
+        self.reading().run(read).await.map_err(failed(doing))
     }
 }

@@ -12,6 +12,7 @@ mod contents;
 mod cursor;
 mod database;
 mod entities;
+mod error;
 mod events;
 mod failures;
 mod handlers;
@@ -26,26 +27,32 @@ mod topology;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::{self, Tables};
+use scoop_runtime::Scoop;
+use scoop_runtime::internal::Tables;
 pub use scoop_runtime::{QueueLength, RegisteredHandler, WaitKind};
-use scoop_runtime::{RuntimeError, Scoop};
 
 pub use self::contents::Content;
 pub use self::cursor::{BadCursor, ListCursor, RunCursor};
 use self::database::Database;
-pub use self::entities::{Entities, EntityContents, EntityEventContents};
+pub use self::entities::{
+    Entities, EntityContents, EntityEventContents, EntityNotRebuilt, RebuildEntities, RebuiltEntities,
+};
+use self::error::ErrorKind;
+pub use self::error::OperateError;
 pub use self::events::{BadEventCursor, EventCursor, EventStream, Events, RecordedEvent};
 pub use self::failures::{FailedRollback, Failures, StuckRun};
 pub use self::handlers::{
-    FormerHandler, Handlers, ListFormerHandlers, ListHandlers, RegisteredWorker, WorkerSaga,
+    FormerHandler, Handlers, ListFormerHandlers, ListHandlers, Redeliver, Redelivered, RegisteredWorker,
+    Retire, Retired, WorkerSaga,
 };
 pub use self::listing::{ListItem, ListRequest, PagedListItem};
-pub use self::pauses::{EndedPause, Pauses};
-pub use self::retention::{Retention, Undeletable};
+pub use self::pauses::{Drained, EndedPause, Paused, Pauses, Resume, SetPause};
+pub use self::retention::{Prune, Retention, Undeletable};
 pub use self::runs::{
     Activity, ActivitySpan, CountRuns, Delay, Explanation, FailedBelow, FailureSummary, FindField, FindRuns,
-    FindValue, FoundBy, FoundKey, JoinWait, LimitKey, RunContents, RunCount, RunCounts, RunDurations,
-    RunExplanation, RunPage, RunPosition, RunSummary, RunValue, Runs, WaitReason, WaitingMember, WorkerInfo,
+    FindValue, FoundBy, FoundKey, JoinWait, LimitKey, Relaunch, RunContents, RunCount, RunCounts,
+    RunDurations, RunExplanation, RunPage, RunPosition, RunSummary, RunValue, Runs, WaitReason,
+    WaitingMember, WorkerInfo,
 };
 pub use self::schedules::{ListSchedules, RegisteredSchedule, Schedules};
 #[doc(hidden)]
@@ -69,7 +76,7 @@ pub trait OperateExt {
     /// ```no_run
     /// use scoop_operate::OperateExt;
     ///
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for run in scoop.operate().runs().list().handler("checkout").await?.runs {
     ///     println!("{run}");
     /// }
@@ -96,15 +103,20 @@ impl Operate {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for right in scoop.operate().lacking_rights().await? {
     ///     println!("missing: {right}");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn lacking_rights(&self) -> impl Future<Output = Result<Vec<String>, RuntimeError>> + Send {
-        internal::lacking_rights(&self.scoop)
+    pub fn lacking_rights(&self) -> impl Future<Output = Result<Vec<String>, OperateError>> + Send {
+        let database = self.database.clone();
+        async move {
+            let Some(database) = database else { return Ok(vec![]) };
+            database.read_retrying("the rights of the role were checked", |_| database.lacking_rights()).await
+        }
+        .boxed()
     }
 
     /// The runs: lists, counts, and what they wait for.
@@ -155,8 +167,7 @@ impl Operate {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// #     /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let mut events = scoop.operate().events().handler("checkout").follow();
     /// while let Some(event) = events.next().await {
     ///     println!("{}", event?);
@@ -191,16 +202,21 @@ impl Operate {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for launch in scoop.operate().topology().await?.launches {
     ///     println!("step {} of {} launches messages on {}", launch.step, launch.saga, launch.topic);
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn topology(&self) -> BoxFuture<'static, Result<Topology, RuntimeError>> {
+    pub fn topology(&self) -> BoxFuture<'static, Result<Topology, OperateError>> {
         let database = self.database();
         async move { Topology::read(&database).await }.boxed()
+    }
+
+    /// The database, which this needs.
+    fn required(&self, needs: &'static str) -> Result<Arc<Database>, OperateError> {
+        self.database.clone().ok_or_else(|| ErrorKind::InMemory { needs }.into())
     }
 
     fn database(&self) -> Arc<Database> {

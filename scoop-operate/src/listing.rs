@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::GivenUp;
+use scoop_runtime::internal::FetchExt as _;
 use sqlx::postgres::PgRow;
 
+use crate::OperateError;
 use crate::cursor::ListCursor;
-use crate::database::{Database, ReadExt as _};
+use crate::database::Database;
 
 /// The default limit of a list.
 const LIMIT_DEFAULT: u32 = 100;
@@ -66,19 +66,19 @@ impl<T: ListItem> ListRequest<T> {
         self
     }
 
-    async fn read(self) -> Result<Vec<T>, RuntimeError> {
+    async fn read(self) -> Result<Vec<T>, OperateError> {
         let Self { database, after, limit, .. } = &self;
         let text = database.text(T::STATEMENT);
-        let listed = database.read_retrying(|_| {
+        let listed = database.read_retrying(T::DOING, |_| {
             let mut query = sqlx::query(text.clone());
             if T::IS_PAGED {
                 let (time, id) = after.map(|ListCursor(position)| position).unzip();
                 query = query.bind(time).bind(id);
             }
             query = T::FURTHER.iter().fold(query.bind(i64::from(*limit)), |query, it| query.bind(*it));
-            async move { query.all(database).await?.iter().map(T::from_row).collect() }
+            async move { query.all(database.sessions()).await?.iter().map(T::from_row).collect() }
         });
-        listed.await.map_err(GivenUp::error(T::DOING))
+        listed.await
     }
 }
 
@@ -97,7 +97,7 @@ impl<T: PagedListItem> ListRequest<T> {
 }
 
 impl<T: ListItem> IntoFuture for ListRequest<T> {
-    type Output = Result<Vec<T>, RuntimeError>;
+    type Output = Result<Vec<T>, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {

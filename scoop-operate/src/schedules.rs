@@ -4,15 +4,16 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::{self, GivenUp, system_time, time_if_any};
-use scoop_runtime::{Handle, HierarchyId, RuntimeError};
+use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
+use scoop_runtime::internal::{self, FetchExt as _, system_time, time_if_any};
+use scoop_runtime::{Handle, HierarchyId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::Operate;
-use crate::database::{Database, ReadExt as _};
+use crate::OperateError;
+use crate::database::Database;
 use crate::statements::SCHEDULE_LIST;
 
 /// The schedules of a database.
@@ -25,8 +26,8 @@ pub struct Schedules {
 ///
 /// ```no_run
 /// # use scoop_operate::OperateExt as _;
-/// # use scoop_runtime::{RuntimeError, Scoop};
-/// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+/// # use scoop_runtime::Scoop;
+/// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
 /// let mut page = scoop.operate().schedules().list().limit(100).await?;
 /// while let Some(last) = page.last() {
 ///     println!("up to saga {}", last.handler);
@@ -56,16 +57,15 @@ impl ListSchedules {
         self
     }
 
-    async fn read(self) -> Result<Vec<RegisteredSchedule>, RuntimeError> {
+    async fn read(self) -> Result<Vec<RegisteredSchedule>, OperateError> {
         let Self { database, after: (topic, saga), limit } = &self;
         let list = |_| database.listed_schedules((topic.as_str(), saga.as_str()), *limit);
-        let listed = database.read_retrying(list).await;
-        listed.map_err(GivenUp::error("schedules were listed"))
+        database.read_retrying("schedules were listed", list).await
     }
 }
 
 impl IntoFuture for ListSchedules {
-    type Output = Result<Vec<RegisteredSchedule>, RuntimeError>;
+    type Output = Result<Vec<RegisteredSchedule>, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -78,7 +78,7 @@ impl Schedules {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let outcome = scoop.operate().schedules().trigger("nightly-report").await?.wait().await?;
     /// # Ok(())
     /// # }
@@ -86,8 +86,8 @@ impl Schedules {
     pub fn trigger(
         &self,
         saga: impl Into<String>,
-    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        internal::trigger_named(&self.operate.scoop, saga)
+    ) -> impl Future<Output = Result<Handle, OperateError>> + Send {
+        internal::trigger_named(&self.operate.scoop, saga).err_into()
     }
 
     /// The schedules of sagas, by topic and saga: those of all programs that ever started on this schema. Await it.
@@ -98,8 +98,8 @@ impl Schedules {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for schedule in scoop.operate().schedules().list().await? {
     ///     println!("{} is next due at {:?}", schedule.handler, schedule.next_at);
     /// }
@@ -118,7 +118,7 @@ impl Database {
         limit: Option<u32>,
     ) -> sqlx::Result<Vec<RegisteredSchedule>> {
         let list = sqlx::query(self.text(SCHEDULE_LIST)).bind(topic).bind(handler);
-        let rows = list.bind(limit.map(i64::from)).all(self).await?;
+        let rows = list.bind(limit.map(i64::from)).all(self.sessions()).await?;
         rows.iter().map(RegisteredSchedule::from_row).collect()
     }
 }

@@ -10,14 +10,14 @@ use scoop_core::{RecordedStep, StepKind};
 use serde::{Serialize, Serializer};
 
 use scoop_runtime::RegisteredHandler;
-use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::{GivenUp, HandlerList, system_time, time_if_any};
+use scoop_runtime::internal::{FetchExt as _, HandlerList, system_time, time_if_any};
 use scoop_runtime::shown::utc;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 
-use crate::database::{Database, ReadExt as _};
+use crate::OperateError;
+use crate::database::Database;
 use crate::statements::DEFINITION_LIST_CURRENT;
 
 pub use self::affected::Affected;
@@ -26,7 +26,7 @@ pub use self::affected::Affected;
 ///
 /// ```no_run
 /// # use scoop_operate::OperateExt as _;
-/// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+/// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
 /// let topology = scoop.operate().topology().await?;
 /// std::fs::write("topology.mmd", topology.to_mermaid()).expect("the folder can be written");
 /// println!("{}", topology.affected_by("payments"));
@@ -106,9 +106,8 @@ fn as_text<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S:
 }
 
 impl Topology {
-    pub(crate) async fn read(database: &Database) -> Result<Self, RuntimeError> {
-        let read = database.read_retrying(|_| read(database)).await;
-        read.map_err(GivenUp::error("the topology was read"))
+    pub(crate) async fn read(database: &Database) -> Result<Self, OperateError> {
+        database.read_retrying("the topology was read", |_| read(database)).await
     }
 }
 
@@ -152,7 +151,7 @@ async fn read(database: &Database) -> sqlx::Result<Topology> {
 
 impl Database {
     async fn current_steps(&self) -> sqlx::Result<Vec<(String, Vec<RecordedStep>)>> {
-        let rows = sqlx::query(self.text(DEFINITION_LIST_CURRENT)).all(self).await?;
+        let rows = sqlx::query(self.text(DEFINITION_LIST_CURRENT)).all(self.sessions()).await?;
         let read = |row: &PgRow| -> sqlx::Result<_> {
             let Json(steps) = row.try_get(1)?;
             Ok((row.try_get(0)?, steps))
@@ -161,7 +160,7 @@ impl Database {
     }
 
     async fn step_launches(&self) -> sqlx::Result<Vec<StepLaunch>> {
-        let rows = self.launches().all(self).await?;
+        let rows = self.launches_query().all(self.sessions()).await?;
         let read = |row: &PgRow| -> sqlx::Result<StepLaunch> {
             Ok(StepLaunch {
                 saga: row.try_get("saga")?,

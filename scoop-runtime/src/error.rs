@@ -13,17 +13,17 @@ pub use setup::SetupError;
 use setup::{did_you_mean, list};
 pub(crate) use sqlstate::{
     CHAIN_MAX, is_cancelled, is_contended, is_crowded, is_denied, is_of_contents, is_of_infrastructure,
-    is_of_open_copy, is_of_setup, is_of_stale_statement, is_out_of_step, is_refused, is_rolled_back,
-    is_stale, is_transient, is_transient_in_step, is_transient_within_step, is_without_tables,
-    leaves_out_of_step, loses_answer,
+    is_of_open_copy, is_of_stale_statement, is_out_of_step, is_rolled_back, is_stale, is_transient,
+    is_transient_in_step, is_transient_within_step, is_without_tables, leaves_out_of_step, loses_answer,
 };
-pub(crate) use words::unarchived;
+pub use sqlstate::{is_of_setup, is_refused};
 use words::{
     advice, after, attempts_without_success, because, could_not, distinct, effect, listed, messages_in_words,
-    not_rebuilt, without_result, written,
+    without_result,
 };
+pub use words::{unarchived, written};
 
-use crate::util::format::{humane, utc};
+use crate::util::format::utc;
 use crate::{IdKind, IdObject, RunningStep};
 
 /// An error of the runtime.
@@ -139,61 +139,6 @@ pub enum RuntimeError {
         when: String,
     },
 
-    /// Data was to be deleted that is younger than is possible.
-    #[error(
-        "nothing younger than {} can be pruned, and `older_than` is {}; write `.older_than({})` or more",
-        humane(*least),
-        humane(*age),
-        written(*least)
-    )]
-    PruneAge {
-        /// The age.
-        age: Duration,
-        /// The least that is possible.
-        least: Duration,
-    },
-
-    /// The [archive](crate::Builder::archive_with) failed, so that its hierarchies are not deleted.
-    #[error("{}, and so not deleted: {source}", unarchived(*count))]
-    Archive {
-        /// Their number.
-        count: usize,
-        /// The error of the archive.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-
-    /// No saga or topic can have this name, so that nothing can be paused under it.
-    #[error("{target} cannot be paused: a name has 1 to 255 bytes without NUL")]
-    PauseTarget {
-        /// The target with that name.
-        target: crate::PauseTarget,
-    },
-
-    /// A pause would end at once.
-    #[error(
-        "a pause for {} would end at once; write `.for_at_most({})` or more, or leave it out: then the pause lasts until \
-         `resume` ends it",
-        humane(*time),
-        written(*least)
-    )]
-    PauseTime {
-        /// The time given.
-        time: Duration,
-        /// The least that is possible.
-        least: Duration,
-    },
-
-    /// The reason or the source of a pause, or of its end, is too long.
-    #[error("the {part} of a pause has {chars} characters, and {chars_max} are possible")]
-    PauseText {
-        /// `reason` or `source`.
-        part: &'static str,
-        /// The length of the text.
-        chars: usize,
-        /// The maximum length.
-        chars_max: usize,
-    },
-
     /// A step waits for the end of a hierarchy or for a decision, as a client does. It would hold its slot meanwhile: once such
     /// steps hold all slots, no run continues.
     #[error(
@@ -282,18 +227,6 @@ pub enum RuntimeError {
         wanted: IdKind,
     },
 
-    /// The record of a failed rollback is damaged. So neither can its run be repaired, nor a run whose repair concerns it.
-    #[error(
-        "the failed rollback of run {run} cannot be repaired: {damage}; correct its events in `message_event`, then repeat the \
-         request"
-    )]
-    DamagedRollback {
-        /// The run with the damaged record.
-        run: crate::RunId,
-        /// What is damaged.
-        damage: &'static str,
-    },
-
     /// A signal cannot be sent.
     #[error("the signal `{}` cannot be sent: {why}", Escaped(signal))]
     Signal {
@@ -326,19 +259,6 @@ pub enum RuntimeError {
         key: String,
         /// The reason.
         why: String,
-    },
-
-    /// Entities cannot be rebuilt (`operate().entities().rebuild`). They are unchanged; all others are rebuilt.
-    #[error("{failed} entities of `{entity}` cannot be rebuilt:{}", not_rebuilt(*.failed, .failures))]
-    EntitiesNotRebuilt {
-        /// The name of the entity.
-        entity: &'static str,
-        /// The number of those that cannot be rebuilt.
-        failed: u64,
-        /// The first 100 of these.
-        failures: Vec<crate::EntityNotRebuilt>,
-        /// The others.
-        rebuilt: Box<crate::RebuiltEntities>,
     },
 
     /// A text contains a NUL character, which PostgreSQL does not store.
@@ -499,13 +419,6 @@ pub enum RuntimeError {
     NoSchedule {
         /// The saga.
         saga: String,
-    },
-
-    /// This program runs in memory, where that is not possible.
-    #[error("{needs} needs PostgreSQL, and this program runs in memory; ask `scoop.is_in_memory()` before")]
-    InMemory {
-        /// What needs it.
-        needs: &'static str,
     },
 
     /// The database failed or refused a statement.
@@ -749,13 +662,6 @@ mod tests {
 
     use super::*;
     use crate::util::retries::GivenUp;
-
-    #[test]
-    fn hierarchies_that_are_not_archived_are_counted_in_words() {
-        let archive = |count| RuntimeError::Archive { count, source: "no space".into() }.to_string();
-        assert_eq!(archive(1), "1 hierarchy was not archived, and so not deleted: no space");
-        assert_eq!(archive(2), "2 hierarchies were not archived, and so not deleted: no space");
-    }
 
     #[test]
     fn denied_operation_is_named_as_one_that_was_not_done() {

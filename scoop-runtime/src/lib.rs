@@ -18,8 +18,7 @@ mod completion;
 mod engine;
 mod unhandled;
 
-// Decisions without IO: states of entities, and repairs. The report of a hierarchy.
-mod entity_fold;
+// Decisions without IO about repairs. The report of a hierarchy.
 mod repair;
 mod tree;
 
@@ -59,10 +58,9 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    ArchiveBatch, Builder, CommandHandle, CommandState, Drained, EntityEvent, EntityEvents, EntityNotRebuilt,
-    EntityState, Handle, Health, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, Paused, Prune, Pruned,
-    ReadTree, RebuildEntities, RebuiltEntities, Redeliver, Redelivered, Request, Resume, RetainedHierarchies,
-    Retire, Retired, RollbackFailure, Scoop, SendSignal, SetPause, Status, migrate, migration_files,
+    ArchiveBatch, Builder, CommandHandle, CommandState, EntityEvent, EntityEvents, EntityState, Handle,
+    Health, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, ReadTree, Request, RollbackFailure, Scoop,
+    SendSignal, Status, migrate, migration_files,
 };
 pub use engine::{EngineState, RunningStep, StopSignal};
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -84,7 +82,10 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
 pub use settings::Limits;
-pub use store::{IntoPauseTarget, Pause, PauseTarget, QueueLength, RegisteredHandler, RowState};
+pub use store::{
+    IntoPauseTarget, Pause, PauseTarget, Pruned, QueueLength, RegisteredHandler, RetainedHierarchies,
+    RowState,
+};
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
 #[cfg(feature = "opentelemetry")]

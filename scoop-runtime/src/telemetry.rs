@@ -82,7 +82,8 @@ macro_rules! events {
             { $($field:ident = $value:expr),* } ($($message:tt)+) { $($count:expr)? }
     ) => {
         $(#[doc = $doc])+
-        pub(crate) fn $function($($argument: $type),*) {
+        #[allow(unreachable_pub, reason = "scoop-operate reports some of them, too")]
+        pub fn $function($($argument: $type),*) {
             tracing::event!(
                 name: $name, target: $target, tracing::Level::$level,
                 event = $name, $($shared = $shared_value,)* $($field = $value,)* $($message)+
@@ -383,7 +384,7 @@ events! {
         ("{}, and so not deleted", crate::error::unarchived(hierarchies))
 
     /// The database refuses to delete hierarchies; these are tried again later. Reported once for each look, and call.
-    WARN "undeletable" = undeletable(refused: &crate::api::RefusedDeletions)
+    WARN "undeletable" = undeletable(refused: &crate::store::RefusedDeletions)
         { hierarchies = refused.count, first = shown(refused.first), topic = refused.topic.as_deref(),
           error = shown(Escaped(&refused.error)), remedy = REMOVE_THE_REFERENCE }
         ("the database refuses to delete {} finished hierarchies", refused.count)
@@ -433,7 +434,7 @@ pub(crate) fn scrubbed(text: &dyn Display) -> String {
 
 /// Why the server refuses a statement, as [`scrubbed`]: without the line in the source of the server. The detail of a violated
 /// foreign key names the key; other details may quote rows.
-pub(crate) fn refusal(error: &sqlx::Error) -> String {
+pub fn refusal(error: &sqlx::Error) -> String {
     const FOREIGN_KEY: &str = "23503";
     let sqlx::Error::Database(database) = error else { return scrubbed(error) };
     let mut text = database.message().to_owned();

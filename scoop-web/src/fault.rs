@@ -5,6 +5,7 @@ use std::error::Error;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use scoop_operate::OperateError;
 use scoop_runtime::RuntimeError;
 
 use crate::assets;
@@ -15,7 +16,7 @@ use crate::shown::block;
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// An error of the library.
-    Runtime(RuntimeError),
+    Library(OperateError),
     /// Nothing has this address.
     NotFound(String),
     /// The request is not allowed.
@@ -26,9 +27,15 @@ pub(crate) enum Fault {
     Misdirected,
 }
 
+impl From<OperateError> for Fault {
+    fn from(error: OperateError) -> Self {
+        Self::Library(error)
+    }
+}
+
 impl From<RuntimeError> for Fault {
     fn from(error: RuntimeError) -> Self {
-        Self::Runtime(error)
+        Self::Library(error.into())
     }
 }
 
@@ -45,32 +52,14 @@ impl Fault {
     fn status(&self) -> StatusCode {
         match self {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Forbidden(_) | Self::Runtime(RuntimeError::Denied { .. }) => StatusCode::FORBIDDEN,
-            Self::BadRequest(_)
-            | Self::Runtime(
-                RuntimeError::PauseText { .. }
-                | RuntimeError::PauseTarget { .. }
-                | RuntimeError::Signal { .. }
-                | RuntimeError::TooLarge { .. }
-                | RuntimeError::FindBy { .. }
-                | RuntimeError::NulCharacter { .. }
-                | RuntimeError::NestingTooDeep { .. },
-            ) => StatusCode::BAD_REQUEST,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
-            Self::Runtime(
-                RuntimeError::NoSuchRun { .. }
-                | RuntimeError::NoSuchMessage { .. }
-                | RuntimeError::NoSuchKey { .. }
-                | RuntimeError::KeptKey { .. }
-                | RuntimeError::NoSchedule { .. }
-                | RuntimeError::WrongId { .. },
-            ) => StatusCode::NOT_FOUND,
-            Self::Runtime(
-                RuntimeError::Unavailable { .. }
-                | RuntimeError::ReadsBusy { .. }
-                | RuntimeError::ShutDown { .. },
-            ) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Runtime(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Library(error) if error.is_denied() => StatusCode::FORBIDDEN,
+            Self::Library(error) if error.is_invalid() => StatusCode::BAD_REQUEST,
+            Self::Library(error) if error.is_not_found() => StatusCode::NOT_FOUND,
+            Self::Library(error) if error.is_unavailable() => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Library(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -82,7 +71,7 @@ impl Fault {
                                   `Options::hosts` in the program that serves it, or a token."
                     .into()
             }
-            Self::Runtime(error) => {
+            Self::Library(error) => {
                 let mut text = error.to_string();
                 let mut cause = error.source();
                 while let Some(error) = cause {
@@ -105,7 +94,7 @@ impl Fault {
             StatusCode::FORBIDDEN => "Not allowed",
             StatusCode::BAD_REQUEST => "Wrong request",
             StatusCode::MISDIRECTED_REQUEST => "Wrong host",
-            _ if matches!(self, Self::Runtime(RuntimeError::ReadsBusy { .. })) => "Other pages take too long",
+            _ if matches!(self, Self::Library(error) if error.is_busy()) => "Other pages take too long",
             StatusCode::SERVICE_UNAVAILABLE => "The database does not answer",
             _ => "Failed",
         };

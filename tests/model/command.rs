@@ -1,6 +1,6 @@
 //! Commands about few entities, their emitters, and the processes that decide them in batches.
 //!
-//! The commands take units from a stock, by the design of the engine (`engine/decisions.rs`, `entity_lock.sql`,
+//! The commands take units from a stock, by the design of the engine (`engine/decisions.rs`, `entity_lock_free.sql`,
 //! `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
 //! A transaction locks the rows of its entities, which are those of its first snapshot, makes the missing ones, decides,
 //! locks the row of each run and compares its epoch, and commits or rolls back. It exists in the server independently of

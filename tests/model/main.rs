@@ -6,7 +6,7 @@
 //! property that it breaks.
 //!
 //! * [`command`]: commands, their emitters, and the processes that decide them in batches (`engine/decisions.rs`,
-//!   `entity_lock.sql`, `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
+//!   `entity_lock_free.sql`, `entity_insert.sql`, `entity_write.sql`, the fence of `scoop.settle`).
 //! * [`deciding`]: a parent that waits for a number of its children by a strategy, and the processes that decide (`scoop.decide_wait`,
 //!   `run_waited_children.sql`, `run_wake.sql`).
 //! * [`fence`]: a run whose owner dies, is presumed dead, or loses answers (`run_claim.sql`, `run_free.sql`,

@@ -186,7 +186,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn answered<T>(&self, answer: Result<T, scoop::RuntimeError>) {
+    fn answered<T>(&self, answer: Result<T, impl std::fmt::Display>) {
         if let Err(error) = answer {
             self.world.complain(None, format!("a request failed: {error}"));
         }

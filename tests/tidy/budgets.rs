@@ -19,15 +19,16 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    ("Rust lines of scoop-runtime", 37_044, 27_500),
-    // What moves here from scoop-runtime. Lists and counts by fields.
-    ("Rust lines of scoop-operate", 4_540, 4_000),
-    // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
-    ("Rust lines of scoop-cli", 5_075, 3_300),
+    ("Rust lines of scoop-runtime", 35_449, 27_500),
+    // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own.
+    ("Rust lines of scoop-operate", 6_116, 4_000),
+    // The calls of scoop-operate have longer paths than those of one large type, and an error of their own. `--where` of lists,
+    // counts and trees.
+    ("Rust lines of scoop-cli", 5_080, 3_300),
     // The search finds fields and keys.
     ("Rust lines of scoop-web", 3_924, 3_000),
-    // Its names are in modules by subject.
-    ("Rust lines of scoop-saga", 95, 100),
+    // Its names are in modules by subject. Those of scoop-operate depend on a feature.
+    ("Rust lines of scoop-saga", 102, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     // The tables of fields to find runs by, and the lists that follow them.
@@ -47,7 +48,7 @@ pub(crate) const LAYERS: &[&str] = &[
     // Plain values.
     "model error testing settings telemetry completion",
     // What users write as sagas, and decisions without IO.
-    "saga repair tree entity_fold",
+    "saga repair tree",
     // Runs and their history.
     "store",
     "unhandled engine api simulation internal",
@@ -57,14 +58,13 @@ pub(crate) const LAYERS: &[&str] = &[
 pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
     ("api", &[("simulation", 1)]),
     ("engine", &[("api", 1)]),
-    ("entity_fold", &[("engine", 1), ("store", 1)]),
-    ("error", &[("api", 2), ("engine", 2), ("store", 2), ("telemetry", 1)]),
+    ("error", &[("engine", 2), ("store", 1), ("telemetry", 1)]),
     ("model", &[("store", 1)]),
     ("repair", &[("store", 1)]),
     ("saga", &[("api", 1), ("engine", 1), ("store", 5), ("unhandled", 1)]),
     ("settings", &[("api", 1), ("store", 1)]),
     ("store", &[("simulation", 4)]),
-    ("telemetry", &[("api", 1), ("store", 1)]),
+    ("telemetry", &[("store", 1)]),
     ("testing", &[("api", 1), ("saga", 1)]),
     ("tree", &[("api", 2), ("engine", 1), ("store", 3)]),
     ("util", &[("error", 3)]),
@@ -72,7 +72,7 @@ pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
 
 /// The numbers of files that import each other in a circle, largest first. Circles of two are left
 /// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[79, 8, 4, 3];
+pub(crate) const CYCLES: &[usize] = &[74, 8, 4, 3];
 
 pub(crate) const FILE_LINES_MAX: usize = 600;
 

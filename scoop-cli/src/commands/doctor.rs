@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use scoop_core::Escaped;
-use scoop_runtime::{RuntimeError, Scoop, SetupError};
+use scoop_runtime::{Scoop, SetupError};
 use serde::Serialize;
 
 use crate::connection::Connection;
@@ -124,8 +124,8 @@ pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorA
             findings.extend(server::statements(&pool, &connection.schema()?).await?);
             findings.extend(of_runs(&scoop).await?);
         }
-        Err(Fault::Runtime(RuntimeError::Setup(mistakes))) => {
-            findings.extend(mistakes.iter().map(of_setup));
+        Err(Fault::Library(error)) if !error.setup().is_empty() => {
+            findings.extend(error.setup().iter().map(of_setup));
         }
         Err(fault) => return Err(fault),
     }

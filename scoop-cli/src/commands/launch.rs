@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scoop_core::{Escaped, Priority};
 use scoop_operate::OperateExt as _;
-use scoop_runtime::{Handle, HierarchyId, Outcome, RuntimeError, Scoop};
+use scoop_runtime::{Handle, HierarchyId, Outcome, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -153,8 +153,8 @@ fn key_is_used(hierarchy: HierarchyId) -> String {
 async fn launched_before(scoop: &Scoop, topic: &str, key: &str) -> Result<Option<String>, Fault> {
     match scoop.operate().runs().find_by_key(topic, key).await {
         Ok(earlier) => Ok(Some(key_is_used(earlier.id()))),
-        Err(error @ RuntimeError::KeptKey { .. }) => Ok(Some(error.to_string())),
-        Err(RuntimeError::NoSuchKey { .. }) => Ok(None),
+        Err(error) if error.kept_until().is_some() => Ok(Some(error.to_string())),
+        Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
 use scoop_core::Escaped;
-use scoop_operate::RunSummary;
+use scoop_operate::{OperateError, RunSummary};
 use scoop_runtime::{
     CancelAnswer, HierarchyId, RelaunchAnswer, RepairAnswer, Request, RollbackAnswer, RunId, RunPhase,
     RunRequest, RuntimeError, Scoop,
@@ -107,7 +107,7 @@ impl Answer {
     }
 
     /// The answer if the record of the run cannot be read.
-    fn damaged(error: &RuntimeError) -> Self {
+    fn damaged(error: &OperateError) -> Self {
         Self { name: "damaged", text: error.to_string(), kind: AnswerKind::Refused }
     }
 }
@@ -345,12 +345,16 @@ impl Many {
 
     /// Makes a request for each of the runs, after a question. A dry run only checks them. Runs of the state `also` are asked for,
     /// too.
-    pub(super) async fn carry_out<A: Into<Answer> + Send + 'static>(
+    pub(super) async fn carry_out<A, E>(
         &self,
         (scoop, output, consent): (&Scoop, Output, Consent),
         (request, also): (RunRequest, Option<RunPhase>),
-        ask: impl Fn(RunId) -> Request<A>,
-    ) -> Result<Exit, Fault> {
+        ask: impl Fn(RunId) -> Request<A, E>,
+    ) -> Result<Exit, Fault>
+    where
+        A: Into<Answer> + Send + 'static,
+        E: From<RuntimeError> + Into<OperateError> + Send + 'static,
+    {
         let is_dry_run = consent.is_dry_run();
         let chosen = self.choose((scoop, output), (request, also), is_dry_run).await?;
         if chosen.runs.is_empty() {
@@ -366,9 +370,9 @@ impl Many {
             return Ok(Exit::Done);
         }
         let mut tally = Tally::default();
-        let ask = async |run: RunId| -> Result<Answer, RuntimeError> {
+        let ask = async |run: RunId| -> Result<Answer, OperateError> {
             let request = if is_dry_run { ask(run).dry_run() } else { ask(run) };
-            Ok(request.await?.into())
+            Ok(request.await.map_err(Into::into)?.into())
         };
         let asked = ask_all(&chosen, ask, |run, answer| {
             if is_dry_run && request == RunRequest::Cancel {
@@ -445,7 +449,7 @@ impl Many {
 /// Makes the request for one run after the other, until the user interrupts that.
 async fn ask_all(
     chosen: &Chosen,
-    ask: impl AsyncFn(RunId) -> Result<Answer, RuntimeError>,
+    ask: impl AsyncFn(RunId) -> Result<Answer, OperateError>,
     mut count: impl FnMut((Uuid, &ChosenRun), Answer),
 ) -> Result<(), Fault> {
     let progress = Progress::of(chosen.runs.len() as u64, "runs");
@@ -460,8 +464,8 @@ async fn ask_all(
             break;
         }
         let answer = match ask(RunId::from(*id)).await {
-            Err(RuntimeError::NoSuchRun { .. } | RuntimeError::WrongId { .. }) => Answer::gone(),
-            Err(damaged @ RuntimeError::DamagedRollback { .. }) => Answer::damaged(&damaged),
+            Err(error) if error.is_not_found() => Answer::gone(),
+            Err(error) if error.is_damaged() => Answer::damaged(&error),
             answer => answer?,
         };
         count((*id, run), answer);

@@ -1,7 +1,7 @@
 //! `scoop migrate`
 
 use scoop_core::Escaped;
-use scoop_runtime::{RuntimeError, SetupError, migrate, migration_files};
+use scoop_runtime::{SetupError, migrate, migration_files};
 use serde::Serialize;
 
 use crate::connection::Connection;
@@ -49,12 +49,12 @@ pub(crate) async fn run(connection: &Connection, output: Output, args: MigrateAr
     }
     let change = match connection.client().await {
         Ok(_) => return done(output, false),
-        Err(Fault::Runtime(RuntimeError::Setup(mistakes))) => match &mistakes[..] {
+        Err(Fault::Library(error)) => match error.setup() {
             [SetupError::NoTables { .. }] => format!("make the tables in schema `{}`", Escaped(schema)),
             [SetupError::SchemaTooOld { found, known, .. }] => {
                 format!("bring the tables in schema `{}` from version {found} to {known}", Escaped(schema))
             }
-            _ => return Err(RuntimeError::Setup(mistakes).into()),
+            _ => return Err(error.into()),
         },
         Err(fault) => return Err(fault),
     };

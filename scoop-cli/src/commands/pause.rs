@@ -12,7 +12,7 @@ use super::run_requests::{Source, given_reason};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, shell_option};
-use crate::times::{duration, utc};
+use crate::times::{duration, in_words, utc};
 
 /// Pause a saga, a topic, or everything, in all processes
 ///
@@ -149,7 +149,16 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
     if let Some(at_most) = drain {
         pause = pause.drain(at_most);
     }
-    let paused = pause.await?;
+    let paused = pause.await.map_err(|error| match (error.least(), for_at_most) {
+        // In the words of the command line.
+        (Some(least), Some(time)) => Fault::Usage(format!(
+            "a pause for {} would end at once; write --for-at-most {} or more, or leave it out: then the pause lasts until \
+             `scoop resume` ends it",
+            in_words(time),
+            in_words(least)
+        )),
+        _ => error.into(),
+    })?;
     let is_done = if drain.is_some() { paused.is_drained() } else { paused.unacknowledged.is_empty() };
     let written = if output.json {
         output.record(&PausedRecord {

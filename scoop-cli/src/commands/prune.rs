@@ -87,7 +87,15 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
             None => tell(format!("{} hierarchies, {} events", now.hierarchies, now.events)),
         }
     });
-    let pruned = prune.await;
+    let pruned = prune.await.map_err(|error| match error.least() {
+        // In the words of the command line.
+        Some(least) => Fault::Usage(format!(
+            "nothing younger than {0} can be pruned, and --older-than is {1}; write --older-than {0} or more",
+            in_words(least),
+            in_words(older_than)
+        )),
+        None => error.into(),
+    });
     drop(progress);
     let so_far = *so_far.lock().unwrap_or_else(PoisonError::into_inner);
     // What was deleted before an error stays deleted.

@@ -1,9 +1,9 @@
 //! `scoop cancel`, `rollback`, `retry`, `skip`, `resolve` and `relaunch`: requests about a run or a hierarchy.
 
 use scoop_core::Escaped;
-use scoop_operate::{Explanation, OperateExt as _, WaitReason};
+use scoop_operate::{Explanation, OperateError, OperateExt as _, WaitReason};
 use scoop_runtime::{
-    IdKind, IdObject, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop,
+    IdKind, IdObject, RelaunchAnswer, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -292,7 +292,7 @@ pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) 
     let RelaunchArgs { id, payload, even_if_committed, again, reason, consent, many } = args;
     let Reason { reason, source: Source { source } } = reason;
     let request = |id: Uuid| {
-        let mut request = scoop.operate().runs().relaunch(id, &reason).source(&source).without_place();
+        let mut request = scoop.operate().runs().relaunch(id, &reason).source(&source);
         if even_if_committed {
             request = request.even_if_committed();
         }
@@ -300,7 +300,7 @@ pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) 
     };
     let Some(id) = many.or_id("relaunch", id)? else {
         let also = even_if_committed.then_some(RunPhase::Committed);
-        let relaunch = |run: RunId| request(run.uuid());
+        let relaunch = |run: RunId| request(run.uuid()).into();
         return many.carry_out((scoop, output, consent), (RunRequest::Relaunch, also), relaunch).await;
     };
     let object = describe_object(scoop, id, IdKind::RunOrHierarchy).await?;
@@ -309,6 +309,7 @@ pub(crate) async fn relaunch(scoop: &Scoop, output: Output, args: RelaunchArgs) 
         None => request(id),
     };
     let change = format!("launch the message again of {object}");
+    let request: Request<RelaunchAnswer, OperateError> = request.into();
     answered(output, request_with_consent(output, consent, &change, request).await?)
 }
 
@@ -339,14 +340,16 @@ fn describe(Explanation { id, named, runs, .. }: &Explanation) -> String {
 
 /// Makes a request after the question; a dry run only checks it, and says what it would change. `None` if there is no answer to
 /// write.
-async fn request_with_consent<A>(
+async fn request_with_consent<A, E>(
     output: Output,
     consent: Consent,
     change: &str,
-    request: Request<A>,
+    request: Request<A, E>,
 ) -> Result<Option<Answer>, Fault>
 where
     A: Into<Answer> + Send + 'static,
+    E: From<RuntimeError> + Send + 'static,
+    Fault: From<E>,
 {
     if consent.is_dry_run() {
         let answer: Answer = request.dry_run().await?.into();

@@ -11,13 +11,18 @@ use futures_util::stream::{self, Stream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use scoop_runtime::internal::{FOREVER, GivenUp, is_out_of_permits};
-use scoop_runtime::{HierarchyId, RuntimeError};
+use scoop_runtime::HierarchyId;
+use scoop_runtime::internal::{FOREVER, is_out_of_permits};
 
 pub(crate) use self::following::first_id_of;
 pub use self::following::{BadEventCursor, EventCursor, RecordedEvent};
 use self::following::{EventFilter, EventWindow, FollowedPage, Following};
+use crate::OperateError;
 use crate::database::Database;
+use crate::error::failed;
+
+/// What was done when the database failed.
+const DOING: &str = "events were followed";
 
 /// The default interval between two looks.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -157,7 +162,7 @@ impl EventStream {
     ///
     /// No event is lost if the future is dropped.
     #[expect(clippy::should_implement_trait, reason = "it waits; `into_stream` has the trait for that")]
-    pub fn next(&mut self) -> BoxFuture<'_, Option<Result<RecordedEvent, RuntimeError>>> {
+    pub fn next(&mut self) -> BoxFuture<'_, Option<Result<RecordedEvent, OperateError>>> {
         async move {
             loop {
                 if let Some(event) = self.following.as_mut().and_then(Following::next) {
@@ -184,12 +189,12 @@ impl EventStream {
     }
 
     /// As a [`Stream`].
-    pub fn into_stream(self) -> impl Stream<Item = Result<RecordedEvent, RuntimeError>> + Send {
+    pub fn into_stream(self) -> impl Stream<Item = Result<RecordedEvent, OperateError>> + Send {
         stream::unfold(self, async |mut events| Some((events.next().await?, events)))
     }
 
     /// Reads the next events, after a pause if a round is complete.
-    async fn read(&mut self) -> Result<(), RuntimeError> {
+    async fn read(&mut self) -> Result<(), OperateError> {
         if let Some(until) = self.rests_until {
             tokio::time::sleep_until(until).await;
         }
@@ -198,11 +203,9 @@ impl EventStream {
             let database = &self.database;
             let mut oldest = None;
             if self.following.is_none() {
-                let read = database.retrying(|_| database.oldest_transaction()).await;
-                oldest = Some(read.map_err(GivenUp::error("events were followed"))?);
+                oldest = Some(database.retrying(DOING, |_| database.oldest_transaction()).await?);
             }
-            let horizon = database.retrying(|_| database.event_horizon()).await;
-            let horizon = horizon.map_err(GivenUp::error("events were followed"))?;
+            let horizon = database.retrying(DOING, |_| database.event_horizon()).await?;
             if let Some(oldest) = oldest {
                 self.following = Some(Following::from_now(&horizon, oldest));
             }
@@ -220,10 +223,10 @@ impl EventStream {
         let page = if window.is_empty() {
             FollowedPage { events: vec![], is_last: true }
         } else {
-            match database.read_retrying(|_| database.events(window, filter)).await {
+            match database.reading().run(|_| database.events(window, filter)).await {
                 // A follower has time.
                 Err(given_up) if is_out_of_permits(&given_up.source) => return Ok(()),
-                read => read.map_err(GivenUp::error("events were followed"))?,
+                read => read.map_err(failed(DOING))?,
             }
         };
         let is_complete = following.take(page);

@@ -5,17 +5,17 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
 
-use scoop_runtime::internal::{failure_if_readable, stored_time, system_time, time};
+use scoop_runtime::internal::{FetchExt as _, failure_if_readable, stored_time, system_time, time};
 
 use super::RecordedEvent;
 use super::following::{EventFilter, EventWindow, FollowedEvent, FollowedPage, Horizon};
-use crate::database::{Database, ReadExt as _};
+use crate::database::Database;
 use crate::runs::FailureSummary;
 use crate::statements::{EVENT_FOLLOW, EVENT_HORIZON, EVENT_OLDEST_TRANSACTION};
 
 impl Database {
     pub(super) async fn event_horizon(&self) -> sqlx::Result<Horizon> {
-        let row = sqlx::query(self.text(EVENT_HORIZON)).one(self).await?;
+        let row = sqlx::query(self.text(EVENT_HORIZON)).one(self.sessions()).await?;
         Ok(Horizon {
             snapshot: row.try_get("snapshot")?,
             open: row.try_get("xmin")?,
@@ -25,7 +25,7 @@ impl Database {
     }
 
     pub(super) async fn oldest_transaction(&self) -> sqlx::Result<OffsetDateTime> {
-        let row = sqlx::query(self.text(EVENT_OLDEST_TRANSACTION)).one(self).await?;
+        let row = sqlx::query(self.text(EVENT_OLDEST_TRANSACTION)).one(self.sessions()).await?;
         time(&row, "at")
     }
 
@@ -44,7 +44,7 @@ impl Database {
             .bind(filter.hierarchy)
             .bind(i64::try_from(window.limit).unwrap_or(i64::MAX))
             .bind(!filter.without_failures)
-            .all(self)
+            .all(self.sessions())
             .await?;
         let found = rows.first().map_or(Ok(0), |row| row.try_get::<i64, _>("found"))?;
         // Large failures make a page shorter than what was found.

@@ -3,16 +3,18 @@
 mod rollbacks;
 mod stuck;
 
+use futures_util::future::{FutureExt, TryFutureExt};
 use scoop_core::Lineage;
-use scoop_runtime::internal::{self, lineage};
-use scoop_runtime::{HierarchyId, Intervention, RepairAnswer, Request, RunId, RuntimeError};
+use scoop_runtime::internal::{self, RepairAction, RequestInfo, lineage};
+use scoop_runtime::{HierarchyId, IdKind, Intervention, RepairAnswer, Request, RunId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 pub use self::rollbacks::FailedRollback;
 pub use self::stuck::StuckRun;
-use crate::Operate;
+use crate::error::ErrorKind;
 use crate::listing::ListRequest;
+use crate::{Operate, OperateError};
 
 /// The runs that need an operator. Requests about them work in memory, too.
 #[derive(Clone)]
@@ -30,8 +32,8 @@ impl Failures {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for failed in scoop.operate().failures().list().await? {
     ///     println!("{} of {}: {}", failed.step, failed.handler, failed.failure.report());
     ///     if failed.failed_below.is_empty() {
@@ -57,8 +59,8 @@ impl Failures {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for stuck in scoop.operate().failures().stuck().limit(10).await? {
     ///     println!("{} after {:?}: {}", stuck.handler, stuck.step, stuck.reason);
     /// }
@@ -85,8 +87,8 @@ impl Failures {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a hierarchy or a
-    /// message; [`RuntimeError::DamagedRollback`] if the record of the failed rollback is damaged, or that of an ancestor
+    /// [`OperateError::is_not_found`] if nothing has that id, or if it is that of a hierarchy or a message;
+    /// [`OperateError::is_damaged`] if the record of the failed rollback is damaged, or that of an ancestor
     /// that would go on, too; or if the database fails.
     ///
     /// # Cancel safety
@@ -95,8 +97,8 @@ impl Failures {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{Handle, Outcome, RepairAnswer, RunId, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, order: Handle, run: RunId) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{Handle, Outcome, RepairAnswer, RunId, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle, run: RunId) -> Result<(), scoop_operate::OperateError> {
     /// if scoop.operate().failures().retry(run).await? == RepairAnswer::Accepted {
     ///     assert!(matches!(order.wait().await?, Outcome::RolledBack(_)));
     /// }
@@ -104,8 +106,8 @@ impl Failures {
     /// # }
     /// ```
     #[track_caller]
-    pub fn retry(&self, run: impl Into<RunId>) -> Request<RepairAnswer> {
-        internal::retry(&self.operate.scoop, run)
+    pub fn retry(&self, run: impl Into<RunId>) -> Request<RepairAnswer, OperateError> {
+        self.repair(RepairAction::Retry, run.into(), "")
     }
 
     /// Skips the compensation that failed: its effects stay, and the rollback continues after it. Await it; as
@@ -120,15 +122,19 @@ impl Failures {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RepairAnswer, RunId, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), scoop_operate::OperateError> {
     /// scoop.operate().failures().skip(run, "the voucher has expired anyway").source("support").await?;
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn skip(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
-        internal::skip(&self.operate.scoop, run, note)
+    pub fn skip(
+        &self,
+        run: impl Into<RunId>,
+        note: impl Into<String>,
+    ) -> Request<RepairAnswer, OperateError> {
+        self.repair(RepairAction::Skip, run.into(), note)
     }
 
     /// Declares that an operator has rolled back a run by hand, together with what it launched. Nothing more of the
@@ -142,15 +148,19 @@ impl Failures {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RepairAnswer, RunId, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), scoop_operate::OperateError> {
     /// scoop.operate().failures().resolve(run, "paid back by bank transfer, ticket 4711").source("accounting").await?;
     /// # Ok(())
     /// # }
     /// ```
     #[track_caller]
-    pub fn resolve(&self, run: impl Into<RunId>, note: impl Into<String>) -> Request<RepairAnswer> {
-        internal::resolve(&self.operate.scoop, run, note)
+    pub fn resolve(
+        &self,
+        run: impl Into<RunId>,
+        note: impl Into<String>,
+    ) -> Request<RepairAnswer, OperateError> {
+        self.repair(RepairAction::Resolve, run.into(), note)
     }
 
     /// All interventions of operators in the hierarchy of this id, oldest first. Of a run with many of them, a
@@ -158,13 +168,12 @@ impl Failures {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if there is no such hierarchy, [`RuntimeError::WrongId`] if the id is that of a
-    /// run or a message; or if the database fails.
+    /// [`OperateError::is_not_found`] if there is no such hierarchy, or if the id is that of a run or a message; or if the database fails.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{Handle, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), scoop_operate::OperateError> {
     /// for done in scoop.operate().failures().interventions(order.id()).await? {
     ///     println!("{} by {}: {:?}", done.kind, done.source, done.note);
     /// }
@@ -174,8 +183,25 @@ impl Failures {
     pub fn interventions(
         &self,
         hierarchy: impl Into<HierarchyId>,
-    ) -> impl Future<Output = Result<Vec<Intervention>, RuntimeError>> + Send {
-        internal::interventions(&self.operate.scoop, hierarchy)
+    ) -> impl Future<Output = Result<Vec<Intervention>, OperateError>> + Send {
+        internal::interventions(&self.operate.scoop, hierarchy).err_into()
+    }
+
+    #[track_caller]
+    fn repair(
+        &self,
+        action: RepairAction,
+        run: RunId,
+        note: impl Into<String>,
+    ) -> Request<RepairAnswer, OperateError> {
+        let about = RequestInfo::new(&self.operate.scoop, run, IdKind::Run, note);
+        Request::new(about, move |about, target| {
+            async move {
+                let repaired = about.repaired(&target, action).await?;
+                repaired.map_err(|damaged| ErrorKind::DamagedRollback(damaged).into())
+            }
+            .boxed()
+        })
     }
 }
 

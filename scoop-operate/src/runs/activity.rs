@@ -3,11 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::{GivenUp, system_time};
+use scoop_runtime::internal::system_time;
 use time::OffsetDateTime;
 
 use super::Runs;
+use crate::OperateError;
 
 /// The number and the length of the spans.
 const SPANS: u32 = 60;
@@ -32,8 +32,8 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let activity = scoop.operate().runs().activity().await?;
     /// let launched: u64 = activity.spans.iter().map(|minute| minute.launched).sum();
     /// println!("{launched} messages in the last hour");
@@ -43,20 +43,20 @@ impl Runs {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn activity(&self) -> BoxFuture<'static, Result<Activity, RuntimeError>> {
+    pub fn activity(&self) -> BoxFuture<'static, Result<Activity, OperateError>> {
         let database = self.operate.database();
         async move {
-            let failed = || GivenUp::error("activity was looked up");
-            let now = database.retrying(|_| database.now()).await.map_err(failed())?.latest;
+            let doing = "activity was looked up";
+            let now = database.retrying(doing, |_| database.now()).await?.latest;
             // At full minutes, so that each look counts the same events in a minute that is over.
             let (seconds, nanos) = (now.second().into(), now.nanosecond().into());
             let open = now - time::Duration::seconds(seconds) - time::Duration::nanoseconds(nanos);
             let closed = (0..SPANS).rev().map(|nth| open - SPAN * nth);
             let bounds: Vec<_> = closed.chain([now]).collect();
-            let counted = database.read_retrying(|_| database.counted_spans(&bounds, READ_MAX)).await;
-            let durations =
-                database.read_retrying(|_| database.run_durations(bounds[0], DURATIONS_OF_EACH)).await;
-            let spans = bounds.windows(2).zip(counted.map_err(failed())?);
+            let count = |_| database.counted_spans(&bounds, READ_MAX);
+            let spans = bounds.windows(2).zip(database.read_retrying(doing, count).await?);
+            let read = |_| database.run_durations(bounds[0], DURATIONS_OF_EACH);
+            let durations = database.read_retrying(doing, read).await?;
             let whole = |(ends, span): (&[OffsetDateTime], CountedSpan)| {
                 let length = Duration::try_from(ends[1] - ends[0]).unwrap_or_default();
                 span.extrapolated(ends[0], length, READ_MAX as u64)
@@ -64,7 +64,7 @@ impl Runs {
             Ok(Activity {
                 spans: spans.map(whole).collect(),
                 span: SPAN,
-                durations: RunDurations::by_handler(durations.map_err(failed())?),
+                durations: RunDurations::by_handler(durations),
                 read_at: system_time(now),
             })
         }

@@ -2,15 +2,15 @@
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::read_output_name;
-use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::GivenUp;
+use scoop_runtime::internal::FetchExt as _;
 use serde_json::Value;
 use sqlx::Row;
 use uuid::Uuid;
 
 use super::{RunSummary, Runs};
+use crate::OperateError;
 use crate::contents::{CONTENT_BYTES_MAX, Content, Redaction, StoredContent};
-use crate::database::{Database, ReadExt as _};
+use crate::database::Database;
 use crate::statements::RUN_CONTENTS;
 
 /// The maximum number of values of a run.
@@ -29,8 +29,8 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for run in scoop.operate().runs().list().handler("checkout").await?.runs {
     ///     let contents = scoop.operate().runs().contents(&run).await?;
     ///     if let Some(message) = contents.message {
@@ -40,7 +40,7 @@ impl Runs {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn contents(&self, run: &RunSummary) -> BoxFuture<'static, Result<RunContents, RuntimeError>> {
+    pub fn contents(&self, run: &RunSummary) -> BoxFuture<'static, Result<RunContents, OperateError>> {
         let (database, run) = (self.operate.database(), [ContentsKey::from(run)]);
         async move {
             let redaction = database.redaction().await?;
@@ -59,8 +59,8 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let runs = scoop.operate().runs().list().handler("checkout").await?.runs;
     /// for message in scoop.operate().runs().messages(&runs).await?.into_iter().flatten() {
     ///     println!("{message}");
@@ -71,7 +71,7 @@ impl Runs {
     pub fn messages(
         &self,
         runs: &[RunSummary],
-    ) -> BoxFuture<'static, Result<Vec<Option<Content>>, RuntimeError>> {
+    ) -> BoxFuture<'static, Result<Vec<Option<Content>>, OperateError>> {
         let (database, runs) =
             (self.operate.database(), runs.iter().map(ContentsKey::from).collect::<Vec<_>>());
         async move {
@@ -88,9 +88,9 @@ impl Database {
         &self,
         runs: &[ContentsKey],
         values_max: usize,
-    ) -> Result<Vec<StoredContents>, RuntimeError> {
-        let contents = self.read_retrying(|_| self.run_contents(runs, values_max)).await;
-        contents.map_err(GivenUp::error("the contents of runs were looked up"))
+    ) -> Result<Vec<StoredContents>, OperateError> {
+        self.read_retrying("the contents of runs were looked up", |_| self.run_contents(runs, values_max))
+            .await
     }
 
     async fn run_contents(
@@ -104,7 +104,7 @@ impl Database {
             .bind(runs.iter().map(|run| run.handler.clone()).collect::<Vec<_>>())
             .bind(i64::try_from(values_max).unwrap_or(i64::MAX))
             .bind(i32::try_from(CONTENT_BYTES_MAX).unwrap_or(i32::MAX))
-            .all(self)
+            .all(self.sessions())
             .await?;
         let mut all: Vec<_> = runs.iter().map(|_| StoredContents::default()).collect();
         for row in &rows {

@@ -6,12 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::RecordedStep;
-use scoop_runtime::internal::{GivenUp, system_time};
-use scoop_runtime::{RunPhase, RuntimeError, When};
+use scoop_runtime::internal::system_time;
+use scoop_runtime::{RunPhase, When};
 
 use super::Runs;
 use super::found::{FieldFilter, FindValue};
+use crate::OperateError;
 use crate::database::Database;
+
+/// What was done when the database failed.
+const DOING: &str = "runs were counted";
 
 /// The time in which ends are counted by default.
 const WINDOW: Duration = Duration::from_secs(60 * 60);
@@ -51,8 +55,8 @@ impl CountRuns {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let counts = scoop.operate().runs().count().sagas(100).await?;
     /// println!("{} counts, all of them: {}", counts.unfinished.len(), counts.is_complete);
     /// # Ok(())
@@ -70,8 +74,8 @@ impl CountRuns {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RunPhase, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RunPhase, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let counts = scoop.operate().runs().count().found_by("customer", "ada").await?;
     /// println!("{} runs of this customer are stuck", counts.unfinished_in(RunPhase::Stuck));
     /// # Ok(())
@@ -82,27 +86,26 @@ impl CountRuns {
         self
     }
 
-    async fn read(self) -> Result<RunCounts, RuntimeError> {
+    async fn read(self) -> Result<RunCounts, OperateError> {
         let database = &self.database;
-        let now =
-            database.retrying(|_| database.now()).await.map_err(GivenUp::error("the clock was read"))?;
+        let now = database.retrying("the clock was read", |_| database.now()).await?;
         let since = match self.since {
             Some(since) => When::At(since).instant(now.latest)?,
             None => now.latest - WINDOW,
         };
         if !self.fields.is_empty() {
             let limit = (!self.is_exact).then_some(UNFINISHED_MAX);
-            let counts = database.read_retrying(|_| database.found_counts(&self.fields, since, limit)).await;
-            let FoundCounts { unfinished, finished } = counts.map_err(GivenUp::error("runs were counted"))?;
+            let count = |_| database.found_counts(&self.fields, since, limit);
+            let FoundCounts { unfinished, finished } = database.read_retrying(DOING, count).await?;
             let (since, read_at) = (system_time(since), system_time(now.latest));
             return Ok(RunCounts { unfinished, finished, since, read_at, is_complete: true });
         }
         let limits = |runs| CountLimits { runs: (!self.is_exact).then_some(runs), sagas: self.sagas };
         // One after the other: an exact count may take longer than the retry time, for which the other one would wait for a turn.
-        let unfinished = database.read_retrying(|_| database.unfinished_counts(limits(UNFINISHED_MAX)));
-        let unfinished = unfinished.await.map_err(GivenUp::error("runs were counted"))?;
-        let finished = database.read_retrying(|_| database.finished_counts(since, limits(ENDS_MAX)));
-        let finished = finished.await.map_err(GivenUp::error("runs were counted"))?;
+        let count = |_| database.unfinished_counts(limits(UNFINISHED_MAX));
+        let unfinished = database.read_retrying(DOING, count).await?;
+        let count = |_| database.finished_counts(since, limits(ENDS_MAX));
+        let finished = database.read_retrying(DOING, count).await?;
         Ok(RunCounts {
             is_complete: unfinished.is_complete && finished.is_complete,
             unfinished: unfinished.counts,
@@ -114,7 +117,7 @@ impl CountRuns {
 }
 
 impl IntoFuture for CountRuns {
-    type Output = Result<RunCounts, RuntimeError>;
+    type Output = Result<RunCounts, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -132,12 +135,12 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Time`] if the time is outside the years 1 to 9999; or if the database fails.
+    /// [`OperateError::is_invalid`] if the time is outside the years 1 to 9999; or if the database fails.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, RunPhase, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RunPhase, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let counts = scoop.operate().runs().count().await?;
     /// println!("{} runs are stuck", counts.unfinished_in(RunPhase::Stuck));
     /// println!("{:.1} commits a second", counts.per_second(RunPhase::Committed));
@@ -161,18 +164,17 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for place in scoop.operate().runs().positions(&["checkout".to_owned()]).await? {
     ///     println!("{} runs are after {:?}", place.count, place.step);
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn positions(&self, sagas: &[String]) -> Result<Vec<RunPosition>, RuntimeError> {
+    pub async fn positions(&self, sagas: &[String]) -> Result<Vec<RunPosition>, OperateError> {
         let database = self.operate.database();
-        let read = database.read_retrying(|_| database.run_positions(sagas, UNFINISHED_MAX));
-        read.await.map_err(GivenUp::error("runs were counted"))
+        database.read_retrying(DOING, |_| database.run_positions(sagas, UNFINISHED_MAX)).await
     }
 }
 

@@ -2,10 +2,11 @@
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::{GivenUp, system_time};
+use scoop_runtime::internal::system_time;
 use uuid::Uuid;
 
 use super::{Explanation, Runs};
+use crate::OperateError;
 
 /// How often a run is looked up that is in no place.
 const LOOKS: usize = 3;
@@ -18,13 +19,13 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id; or if the database fails.
+    /// [`OperateError::is_not_found`] if nothing has that id; or if the database fails.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
+    /// # use scoop_runtime::{Handle, Scoop};
     /// # use scoop_operate::WaitReason;
-    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), scoop_operate::OperateError> {
     /// let explanation = scoop.operate().runs().explain(order.id()).await?;
     /// println!("{explanation}");
     /// for run in explanation.runs {
@@ -35,32 +36,31 @@ impl Runs {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn explain(&self, id: impl Into<Uuid>) -> BoxFuture<'static, Result<Explanation, RuntimeError>> {
+    pub fn explain(&self, id: impl Into<Uuid>) -> BoxFuture<'static, Result<Explanation, OperateError>> {
         let (database, id) = (self.operate.database(), id.into());
         async move {
             let doing = "a run was explained";
-            let named = database.retrying(|_| database.named(id)).await;
-            let Some(named) = named.map_err(GivenUp::error(doing))? else {
-                return Err(RuntimeError::NoSuchRun { id });
+            let Some(named) = database.retrying(doing, |_| database.named(id)).await? else {
+                return Err(RuntimeError::NoSuchRun { id }.into());
             };
             let (hierarchy, ids) = named.runs_of(id);
             let mut runs = Vec::with_capacity(ids.len());
             for run in ids {
                 // A run may end, or return for its rollback, between the two places at which it is looked up.
                 for _ in 0..LOOKS {
-                    let facts =
-                        database.read_retrying(|_| database.run_facts(hierarchy.uuid(), run.uuid())).await;
-                    if let Some(mut facts) = facts.map_err(GivenUp::error(doing))? {
+                    let read = |_| database.run_facts(hierarchy.uuid(), run.uuid());
+                    if let Some(mut facts) = database.read_retrying(doing, read).await? {
                         if let Some(join) = &mut facts.join {
-                            let workers = database.read_retrying(|_| database.listed_workers()).await;
-                            join.complete(&facts.run.handler, &workers.map_err(GivenUp::error(doing))?);
+                            let workers =
+                                database.read_retrying(doing, |_| database.listed_workers()).await?;
+                            join.complete(&facts.run.handler, &workers);
                         }
                         runs.push(facts.explain());
                         break;
                     }
                 }
             }
-            let now = database.retrying(|_| database.now()).await.map_err(GivenUp::error(doing))?;
+            let now = database.retrying(doing, |_| database.now()).await?;
             Ok(Explanation { id, named, hierarchy, runs, read_at: system_time(now.latest) })
         }
         .boxed()

@@ -6,8 +6,7 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use scoop_core::{FindKind, find_time};
-use scoop_runtime::RuntimeError;
-use scoop_runtime::internal::{GivenUp, StoredTime, stored_time};
+use scoop_runtime::internal::{FetchExt as _, StoredTime, stored_time};
 use serde::Serialize;
 use serde_json::{Number, Value};
 use sqlx::Row;
@@ -20,8 +19,9 @@ use uuid::Uuid;
 use super::filter::{PageSize, RunFilter};
 use super::rows::{names, outcome, read_finished, read_unfinished, stored};
 use super::{RunPage, RunSummary, Runs};
+use crate::OperateError;
 use crate::cursor::{FoundPosition, PageStart, RunCursor};
-use crate::database::{Database, ReadExt as _};
+use crate::database::Database;
 use crate::statements::{
     FIND_FIELD_LIST, FOUND_BY_ANY, FOUND_BY_COUNTS, RUN_FOUND_FINISHED, RUN_FOUND_UNFINISHED, RUN_PAGE_FOUND,
 };
@@ -163,17 +163,16 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for field in scoop.operate().runs().find_fields().await? {
     ///     println!("messages of {} are found by their {} {}", field.topic, field.kind, field.name);
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn find_fields(&self) -> Result<Vec<FindField>, RuntimeError> {
+    pub async fn find_fields(&self) -> Result<Vec<FindField>, OperateError> {
         let database = self.operate.database();
-        let read = database.read_retrying(|_| database.find_fields()).await;
-        read.map_err(GivenUp::error("fields to find by were listed"))
+        database.read_retrying("fields to find by were listed", |_| database.find_fields()).await
     }
 
     /// The names of the registered fields in which a message has this value.
@@ -184,17 +183,16 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::{FindValue, OperateExt as _};
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for name in scoop.operate().runs().fields_with(&FindValue::written("2167")).await? {
     ///     println!("there are runs with the {name} 2167");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn fields_with(&self, value: &FindValue) -> Result<Vec<String>, RuntimeError> {
+    pub async fn fields_with(&self, value: &FindValue) -> Result<Vec<String>, OperateError> {
         let database = self.operate.database();
-        let read = database.read_retrying(|_| database.fields_with(value)).await;
-        read.map_err(GivenUp::error("a value to find by was looked up"))
+        database.read_retrying("a value to find by was looked up", |_| database.fields_with(value)).await
     }
 }
 
@@ -256,13 +254,12 @@ pub(super) async fn read(
     filter: &RunFilter,
     after: Option<PageStart>,
     size: PageSize,
-) -> Result<RunPage, RuntimeError> {
+) -> Result<RunPage, OperateError> {
     let after = match after {
         Some(PageStart::Found(found)) => Some(found),
         _ => None,
     };
-    let read = database.read_retrying(|_| database.found_page(filter, after, size)).await;
-    read.map_err(GivenUp::error("runs were listed"))
+    database.read_retrying("runs were listed", |_| database.found_page(filter, after, size)).await
 }
 
 impl Database {
@@ -288,7 +285,7 @@ impl Database {
             .bind(stored(size.reads))
             .bind(filter.has_unfinished())
             .bind(!filter.ends().is_empty())
-            .all(self)
+            .all(self.sessions())
             .await?;
         let found = FoundRuns::of(&rows, by)?;
         let (mut runs, mut last) = (vec![], None);
@@ -335,7 +332,7 @@ impl Database {
             return Ok(0);
         }
         let counts = sqlx::query(self.text(FOUND_BY_COUNTS)).bind(Json(fields)).bind(stored(COUNTED_MAX));
-        let counts = counts.all(self).await?;
+        let counts = counts.all(self.sessions()).await?;
         let counts: Vec<i64> = counts.iter().map(|row| row.try_get("count")).collect::<sqlx::Result<_>>()?;
         let rarest = counts.iter().enumerate().min_by_key(|(_, count)| **count);
         Ok(rarest.and_then(|(at, _)| u8::try_from(at).ok()).unwrap_or_default())
@@ -362,7 +359,7 @@ impl Database {
             .bind(&filter.code)
             .bind(names(filter.waits.iter().map(|wait| wait.name())))
             .bind(filter.lineage_max())
-            .all(self)
+            .all(self.sessions())
             .await?;
         rows.iter().filter_map(|row| read_unfinished(filter, row).transpose()).collect()
     }
@@ -387,14 +384,14 @@ impl Database {
             .bind(filter.until)
             .bind(&filter.code)
             .bind(filter.lineage_max())
-            .all(self)
+            .all(self.sessions())
             .await?;
         let runs = rows.iter().filter_map(|row| read_finished(filter, row).transpose());
         runs.map(|run| run.map(|((_, id), run)| (id, run))).collect()
     }
 
     async fn find_fields(&self) -> sqlx::Result<Vec<FindField>> {
-        let rows = sqlx::query(self.text(FIND_FIELD_LIST)).all(self).await?;
+        let rows = sqlx::query(self.text(FIND_FIELD_LIST)).all(self.sessions()).await?;
         let read = |row: &PgRow| -> sqlx::Result<Option<FindField>> {
             // A later version may have another kind.
             let kind = FindKind::named(row.try_get("kind")?).map(FindKind::name);
@@ -406,7 +403,7 @@ impl Database {
 
     async fn fields_with(&self, value: &FindValue) -> sqlx::Result<Vec<String>> {
         let values: Vec<_> = value.0.iter().map(Json).collect();
-        let rows = sqlx::query(self.text(FOUND_BY_ANY)).bind(values).all(self).await?;
+        let rows = sqlx::query(self.text(FOUND_BY_ANY)).bind(values).all(self.sessions()).await?;
         rows.iter().map(|row| row.try_get("name")).collect()
     }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::GivenUp;
-use scoop_runtime::{RunPhase, RuntimeError, When};
+use scoop_runtime::{RunPhase, When};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::filter::{Depth, PageSize, Part, RunFilter};
 use super::found::{self, FieldFilter, FindValue};
 use super::{RunSummary, Runs, WaitKind};
+use crate::OperateError;
 use crate::cursor::{EndedCursor, PageStart, RunCursor};
 use crate::database::Database;
 
@@ -116,8 +116,8 @@ impl FindRuns {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for run in scoop.operate().runs().list().found_by("order", 2167).found_by("customer", "ada").await?.runs {
     ///     println!("{run}");
     /// }
@@ -141,7 +141,7 @@ impl FindRuns {
         self
     }
 
-    async fn read(mut self) -> Result<RunPage, RuntimeError> {
+    async fn read(mut self) -> Result<RunPage, OperateError> {
         self.filter.since = instant(self.times.0)?;
         self.filter.until = instant(self.times.1)?;
         let mut page = RunPage { runs: vec![], next: None };
@@ -171,18 +171,20 @@ impl FindRuns {
             let after = place.and_then(ended);
             let database = &self.database;
             let size = self.page_size(self.size - page.runs.len());
-            let part = database.read_retrying(|_| database.finished_runs(&self.filter, after, size)).await;
-            let part = part.map_err(GivenUp::error("runs were listed"))?;
+            let part = database
+                .read_retrying("runs were listed", |_| database.finished_runs(&self.filter, after, size))
+                .await?;
             page.runs.extend(part.runs);
             page.next = part.next.map(|ended| RunCursor(PageStart::Ended(ended)));
         }
         Ok(page)
     }
 
-    async fn read_unfinished(&self, after: Option<Uuid>) -> Result<Part<Uuid>, RuntimeError> {
+    async fn read_unfinished(&self, after: Option<Uuid>) -> Result<Part<Uuid>, OperateError> {
         let (database, size) = (&self.database, self.page_size(self.size));
-        let part = database.read_retrying(|_| database.unfinished_runs(&self.filter, after, size)).await;
-        part.map_err(GivenUp::error("runs were listed"))
+        database
+            .read_retrying("runs were listed", |_| database.unfinished_runs(&self.filter, after, size))
+            .await
     }
 
     /// How much is read for a page of runs that are found by fields.
@@ -217,12 +219,12 @@ fn ended(place: PageStart) -> Option<EndedCursor> {
     }
 }
 
-fn instant(time: Option<SystemTime>) -> Result<Option<OffsetDateTime>, RuntimeError> {
-    time.map(|time| When::At(time).instant(OffsetDateTime::UNIX_EPOCH)).transpose()
+fn instant(time: Option<SystemTime>) -> Result<Option<OffsetDateTime>, OperateError> {
+    Ok(time.map(|time| When::At(time).instant(OffsetDateTime::UNIX_EPOCH)).transpose()?)
 }
 
 impl IntoFuture for FindRuns {
-    type Output = Result<RunPage, RuntimeError>;
+    type Output = Result<RunPage, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -243,12 +245,12 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Time`] if a time is outside the years 1 to 9999; or if the database fails.
+    /// [`OperateError::is_invalid`] if a time is outside the years 1 to 9999; or if the database fails.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, RunPhase, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RunPhase, Scoop};
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let failed = scoop.operate().runs().list().handler("checkout").state(RunPhase::RolledBack).failed_with("out-of-stock");
     /// let mut next = None;
     /// loop {

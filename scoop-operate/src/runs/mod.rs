@@ -9,6 +9,7 @@ mod filter;
 mod found;
 mod keys;
 mod list;
+mod relaunch;
 mod requests;
 mod rows;
 mod summary;
@@ -22,6 +23,7 @@ pub use self::explanation::{
 pub use self::found::{FindField, FindValue, FoundBy};
 pub use self::keys::FoundKey;
 pub use self::list::{FindRuns, RunPage};
+pub use self::relaunch::Relaunch;
 pub use self::requests::WaitingMember;
 pub use self::summary::{FailureSummary, RunSummary};
 use crate::Operate;

@@ -2,25 +2,30 @@
 
 use std::time::SystemTime;
 
-use scoop_runtime::internal::{self, StoredTime, system_time, time};
-use scoop_runtime::{
-    Handle, HierarchyId, RelaunchAnswer, Request, RunId, RuntimeError, SendSignal, SignalAnswer,
+use futures_util::future::{FutureExt, TryFutureExt};
+use scoop_core::SignalKey;
+use scoop_runtime::internal::{
+    self, RequestInfo, RequestTarget, StoredTime, check_signal, storable, system_time, time,
 };
+use scoop_runtime::{Handle, HierarchyId, IdKind, Request, RunId, SendSignal, SignalAnswer};
 use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use super::Runs;
+use super::{Relaunch, Runs};
+use crate::database::Database;
+use crate::error::failed;
 use crate::listing::{ListItem, ListRequest};
 use crate::statements::JOIN_LIST;
+use crate::{Operate, OperateError};
 
 impl Runs {
     /// As [`Scoop::find_by_key`](scoop_runtime::Scoop::find_by_key), with the topic given by name.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let order = scoop.operate().runs().find_by_key("orders.placed", "order 7").await?;
     /// # Ok(())
     /// # }
@@ -29,24 +34,23 @@ impl Runs {
         &self,
         topic: &str,
         key: &str,
-    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        internal::find_topic_by_key(&self.operate.scoop, topic, key)
+    ) -> impl Future<Output = Result<Handle, OperateError>> + Send {
+        internal::find_topic_by_key(&self.operate.scoop, topic, key).err_into()
     }
 
     /// Launches the first message of a finished hierarchy again, in a new hierarchy: after it was rolled back, or cancelled, or
     /// its rollback failed. `id` as in [`Scoop::cancel`](scoop_runtime::Scoop::cancel): that of a run stands for its hierarchy. Await it.
     ///
-    /// The message has the same payload, unless the request has [another one](Request::payload), and the same context, but for
+    /// The message has the same payload, unless the request has [another one](Relaunch::payload), and the same context, but for
     /// deadlines and a delay: these times have passed. The [trees](scoop_runtime::Handle::tree) of both hierarchies name each other. The
     /// failed rollback of the old one stays, for an operator.
     ///
-    /// A second request answers with the hierarchy of the first one, unless it is made [again](Request::again), as long as the
+    /// A second request answers with the hierarchy of the first one, unless it is made [again](Relaunch::again), as long as the
     /// old hierarchy is [kept](scoop_runtime::Builder::retention).
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; if the payload
-    /// cannot be stored, or is larger than 16 MiB; or if the database fails.
+    /// [`OperateError::is_not_found`] if nothing has that id, or if it is that of a message; if the payload cannot be stored, or is larger than 16 MiB; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -54,8 +58,8 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{Handle, RelaunchAnswer, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{Handle, RelaunchAnswer, Scoop};
+    /// # async fn example(scoop: Scoop, order: Handle) -> Result<(), scoop_operate::OperateError> {
     /// let answer = scoop.operate().runs().relaunch(order.id(), "the stock is counted").source("Ada Lovelace").await?;
     /// if let RelaunchAnswer::Accepted(hierarchy) = answer {
     ///     println!("{}", scoop.find(hierarchy).await?.wait().await?);
@@ -64,8 +68,9 @@ impl Runs {
     /// # }
     /// ```
     #[track_caller]
-    pub fn relaunch(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RelaunchAnswer> {
-        internal::relaunch(&self.operate.scoop, id, reason)
+    pub fn relaunch(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Relaunch {
+        let about = RequestInfo::new(&self.operate.scoop, id, IdKind::RunOrHierarchy, reason);
+        Relaunch::new(self.operate.clone(), about)
     }
 
     /// Sends a signal given by its name and its JSON, as [`Scoop::signal`](scoop_runtime::Scoop::signal) does with one of a
@@ -81,7 +86,7 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let paid = serde_json::json!({ "amount": 990 });
     /// let reached = scoop.operate().runs().signal("payments.confirmed", paid, "order 7").await?;
     /// println!("{reached} runs go on");
@@ -89,7 +94,8 @@ impl Runs {
     /// # }
     /// ```
     pub fn signal(&self, name: impl Into<String>, payload: Value, key: impl Into<String>) -> SendSignal {
-        internal::signal_named(&self.operate.scoop, name, payload, key)
+        let to = SignalKey { name: name.into(), key: key.into() };
+        SendSignal::named(self.operate.scoop.clone(), to, payload)
     }
 
     /// Sends a run the signal that it awaits, given by its JSON: for operators, who see the run and not the sender. Await it
@@ -101,8 +107,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a hierarchy or a
-    /// message; if the payload cannot be stored; or if the database fails.
+    /// [`OperateError::is_not_found`] if nothing has that id, or if it is that of a hierarchy or a message; if the payload cannot be stored; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -110,8 +115,8 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RunId, RuntimeError, Scoop, SignalAnswer};
-    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{RunId, Scoop, SignalAnswer};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), scoop_operate::OperateError> {
     /// let paid = serde_json::json!({ "amount": 990 });
     /// let answer = scoop.operate().runs().signal_run(run, paid, "the bank has called").source("accounting").await?;
     /// assert_eq!(answer, SignalAnswer::Accepted);
@@ -124,8 +129,12 @@ impl Runs {
         run: impl Into<RunId>,
         payload: Value,
         note: impl Into<String>,
-    ) -> Request<SignalAnswer> {
-        internal::signal_run(&self.operate.scoop, run, payload, note)
+    ) -> Request<SignalAnswer, OperateError> {
+        let about = RequestInfo::new(&self.operate.scoop, run.into(), IdKind::Run, note);
+        let operate = self.operate.clone();
+        Request::new(about, |about, target| {
+            async move { operate.signal(&about, &target, payload).await }.boxed()
+        })
     }
 
     /// The hierarchies of the sets that this message is part of: one for each saga that joins it, none before its set is
@@ -137,8 +146,8 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{Handle, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, payment: Handle) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::{Handle, Scoop};
+    /// # async fn example(scoop: Scoop, payment: Handle) -> Result<(), scoop_operate::OperateError> {
     /// for shipment in scoop.operate().runs().joined(payment.message_id()).await? {
     ///     println!("{}", scoop.find(shipment).await?.wait().await?);
     /// }
@@ -148,8 +157,8 @@ impl Runs {
     pub fn joined(
         &self,
         message: Uuid,
-    ) -> impl Future<Output = Result<Vec<HierarchyId>, RuntimeError>> + Send {
-        internal::joined(&self.operate.scoop, message)
+    ) -> impl Future<Output = Result<Vec<HierarchyId>, OperateError>> + Send {
+        internal::joined(&self.operate.scoop, message).err_into()
     }
 
     /// The messages that wait for the others of their set, longest first. Await it. See the guide on
@@ -161,7 +170,7 @@ impl Runs {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for waiting in scoop.operate().runs().waiting_members().await? {
     ///     println!("{} for {} since {:?}", waiting.topic, waiting.key, waiting.since);
     /// }
@@ -170,6 +179,47 @@ impl Runs {
     /// ```
     pub fn waiting_members(&self) -> ListRequest<WaitingMember> {
         ListRequest::new(self.operate.database())
+    }
+}
+
+impl Operate {
+    /// Records the request first: a signal without a record would have no sender.
+    async fn signal(
+        &self,
+        about: &RequestInfo,
+        target: &RequestTarget,
+        payload: Value,
+    ) -> Result<SignalAnswer, OperateError> {
+        let database = self.required("a signal to a run")?;
+        let limit = database.payload_bytes_max;
+        let payload = storable(payload, limit, || format!("the signal for run {}", target.lineage.id()))?;
+        let Some(to) = database.awaited(about, target, true).await? else {
+            return Ok(SignalAnswer::NotAwaiting);
+        };
+        check_signal(&self.scoop, &to.name, &payload).await?;
+        if about.is_dry_run {
+            return Ok(SignalAnswer::Accepted);
+        }
+        let Some(to) = database.awaited(about, target, false).await? else {
+            return Ok(SignalAnswer::NotAwaiting);
+        };
+        let reached = SendSignal::by_operator(self.scoop.clone(), to, payload).await?;
+        Ok(if reached > 0 { SignalAnswer::Accepted } else { SignalAnswer::Kept })
+    }
+}
+
+impl Database {
+    /// The signal that the run awaits. Records the request for it, unless it is only checked.
+    async fn awaited(
+        &self,
+        about: &RequestInfo,
+        target: &RequestTarget,
+        is_checked: bool,
+    ) -> Result<Option<SignalKey>, OperateError> {
+        let mut asked = about.key();
+        asked.is_dry_run |= is_checked;
+        let record = |attempt| self.record_signal(target, about.requester(asked.with(attempt)));
+        about.trial().run(record).await.map_err(failed("a signal was sent to a run"))
     }
 }
 

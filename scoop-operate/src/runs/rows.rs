@@ -12,8 +12,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use scoop_runtime::internal::{
-    IDENTIFIER_PREFIX, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority,
-    rate, serial, stored_time, system_time, time, time_if_any,
+    FetchExt as _, IDENTIFIER_PREFIX, concurrency, failed_attempts, failure_if_readable, lineage, pauses,
+    phase, priority, rate, serial, stored_time, system_time, time, time_if_any,
 };
 use scoop_runtime::{RowState, RunId, RunPhase};
 
@@ -27,7 +27,7 @@ use super::filter::{Depth, PageSize, Part, RunFilter};
 use super::found::FieldFilter;
 use super::{FailureSummary, FoundBy, RunSummary, WaitKind};
 use crate::cursor::EndedCursor;
-use crate::database::{Database, ReadExt as _};
+use crate::database::Database;
 use crate::events::first_id_of;
 use crate::statements::*;
 
@@ -51,7 +51,7 @@ impl Database {
             .bind(after)
             .bind(page.fetched())
             .bind(page.read())
-            .all(self)
+            .all(self.sessions())
             .await?;
         let floor = rows.first().map(|row| row.try_get("floor")).transpose()?.flatten();
         let runs = rows.iter().filter_map(|row| read_unfinished(filter, row).transpose());
@@ -77,7 +77,7 @@ impl Database {
             .bind(id)
             .bind(page.fetched())
             .bind(page.read())
-            .all(self)
+            .all(self.sessions())
             .await?;
         let floor = match rows.first() {
             Some(row) => row.try_get::<Option<Uuid>, _>("floor_id")?.zip(row.try_get("floor_at")?),
@@ -94,12 +94,13 @@ impl Database {
             .bind(run)
             .bind(stored(COUNT_MAX))
             .bind(stored(BLOCKING_MAX))
-            .first(self)
+            .first(self.sessions())
             .await?;
         let read_at = system_time(self.now().await?.latest);
         let join = self.join_wait(run).await?;
         let Some(row) = row else {
-            let ended = sqlx::query(self.text(RUN_EXPLAIN_ENDED)).bind(root).bind(run).first(self).await?;
+            let ended =
+                sqlx::query(self.text(RUN_EXPLAIN_ENDED)).bind(root).bind(run).first(self.sessions()).await?;
             let ended = ended.map(|row| read_finished(&RunFilter::default(), &row)).transpose()?.flatten();
             let Some((_, ended)) = ended else {
                 return Ok(None);
@@ -136,7 +137,7 @@ impl Database {
 
     pub(super) async fn unfinished_counts(&self, limits: CountLimits) -> sqlx::Result<Counted> {
         let query = sqlx::query(self.text(RUN_COUNT_UNFINISHED)).bind(limits.runs.map(stored));
-        let rows = query.bind(limits.sagas.map(stored)).all(self).await?;
+        let rows = query.bind(limits.sagas.map(stored)).all(self.sessions()).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let oldest = time_if_any(row, "oldest")?.map(system_time);
             Ok(RunCount {
@@ -154,7 +155,7 @@ impl Database {
         limit: usize,
     ) -> sqlx::Result<Vec<RunPosition>> {
         let query = sqlx::query(self.text(RUN_POSITIONS)).bind(handlers).bind(stored(limit));
-        let rows = query.all(self).await?;
+        let rows = query.all(self.sessions()).await?;
         let read = |row: &PgRow| -> sqlx::Result<RunPosition> {
             let Json(steps) = row.try_get("steps")?;
             Ok(RunPosition {
@@ -180,7 +181,7 @@ impl Database {
             .bind(since)
             .bind(limits.runs.map(stored))
             .bind(limits.sagas.map(stored))
-            .all(self)
+            .all(self.sessions())
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<RunCount> {
             let count = RunCount::new(row.try_get("handler")?, end(row)?, count(row, "count")?);
@@ -207,7 +208,7 @@ impl Database {
             .bind(ordered.others())
             .bind(limit.map(stored))
             .bind(since)
-            .all(self)
+            .all(self.sessions())
             .await?;
         let (mut counts, mut is_capped) = (FoundCounts::default(), false);
         for row in &rows {
@@ -238,7 +239,7 @@ impl Database {
             .bind(ids.get(..ids.len().saturating_sub(1)).unwrap_or_default().to_vec())
             .bind(ids.get(1..).unwrap_or_default().to_vec())
             .bind(stored(limit))
-            .all(self)
+            .all(self.sessions())
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<CountedSpan> {
             let counted = |column| count(row, column).map(|count| count as u64);
@@ -263,7 +264,7 @@ impl Database {
             .bind(stored(of_each))
             .bind(stored(DURATIONS_MAX))
             .bind(stored(DURATIONS_OF_SAGAS_MAX))
-            .all(self)
+            .all(self.sessions())
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<(String, Duration)> {
             let took = Duration::try_from_secs_f64(row.try_get("seconds")?).unwrap_or_default();
@@ -292,7 +293,7 @@ impl Database {
             .bind(root)
             .bind(run)
             .bind(stored(BELOW_MAX))
-            .all(self)
+            .all(self.sessions())
             .await?;
         let any = RunFilter::default();
         let runs = rows.iter().filter_map(|row| read_unfinished(&any, row).transpose());
@@ -309,7 +310,7 @@ impl Database {
             .bind(run.run.uuid())
             .bind(stored(FAILED_BELOW_READ))
             .bind(stored(BELOW_MAX))
-            .all(self)
+            .all(self.sessions())
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<FailedBelow> {
             let failure = failure_if_readable(row, "failure");
@@ -330,13 +331,13 @@ impl Database {
             .bind(&run.handler)
             .bind(&run.topic)
             .bind(stored(WORKERS_MAX))
-            .all(self)
+            .all(self.sessions())
             .await?;
         rows.iter().map(read_worker).collect()
     }
 
     pub(super) async fn join_wait(&self, run: Uuid) -> sqlx::Result<Option<JoinWait>> {
-        let row = sqlx::query(self.text(JOIN_EXPLAIN)).bind(run).first(self).await?;
+        let row = sqlx::query(self.text(JOIN_EXPLAIN)).bind(run).first(self.sessions()).await?;
         let read = |row: PgRow| -> sqlx::Result<JoinWait> {
             Ok(JoinWait {
                 saga: row.try_get("saga")?,

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::store::PostgresStore;
 use crate::util::retries::{GivenUp, Retries};
-use crate::{Builder, HierarchyId, RuntimeError};
+use crate::{Builder, HierarchyId};
 
 /// The number of parts of a hierarchy whose rows are in memory at the same time.
 const PARTS_MAX: usize = 200;
@@ -36,9 +36,7 @@ pub(crate) type ArchiveError = Box<dyn Error + Send + Sync>;
 
 /// The function of the user.
 #[derive(Clone)]
-pub(crate) struct Archive(
-    Arc<dyn Fn(ArchiveBatch) -> BoxFuture<'static, Result<(), ArchiveError>> + Send + Sync>,
-);
+pub struct Archive(Arc<dyn Fn(ArchiveBatch) -> BoxFuture<'static, Result<(), ArchiveError>> + Send + Sync>);
 
 /// Finished hierarchies that are about to be deleted: see [`Builder::archive_with`].
 #[derive(Clone)]
@@ -62,7 +60,7 @@ impl ArchiveBatch {
     ///
     /// # Errors
     ///
-    /// Those of the writer; and if the database fails, an error with the [`RuntimeError`] in it.
+    /// Those of the writer; and if the database fails, an error with the [`RuntimeError`](crate::RuntimeError) in it.
     ///
     /// # Cancel safety
     ///
@@ -98,7 +96,7 @@ impl ArchiveBatch {
     ///
     /// # Errors
     ///
-    /// Those of the file, also if it cannot be locked; and if the database fails, an error with the [`RuntimeError`] in it.
+    /// Those of the file, also if it cannot be locked; and if the database fails, an error with the [`RuntimeError`](crate::RuntimeError) in it.
     ///
     /// # Cancel safety
     ///
@@ -215,7 +213,7 @@ impl fmt::Debug for ArchiveBatch {
 
 impl Archive {
     /// Archives hierarchies. A panic is an error, as is a very long time.
-    pub(crate) async fn take(
+    pub async fn take(
         &self,
         tables: &Arc<PostgresStore>,
         retry_for: Duration,
@@ -278,11 +276,5 @@ impl Builder {
         self.settings.archive = Some(Archive(Arc::new(archive)));
         self.settings.retention.is_archived = true;
         self
-    }
-}
-
-impl RuntimeError {
-    pub(crate) fn unarchived(count: usize) -> impl FnOnce(ArchiveError) -> Self {
-        move |source| Self::Archive { count, source }
     }
 }

@@ -96,7 +96,8 @@ impl fmt::Display for CommandState {
 }
 
 /// The same, if there can be an entity with this key.
-pub(super) fn possible_key(id: EntityId) -> Result<EntityId, RuntimeError> {
+/// Checks the key of an entity.
+pub fn possible_key(id: EntityId) -> Result<EntityId, RuntimeError> {
     match refused_key(&id.key) {
         None => Ok(id),
         Some(why) => {

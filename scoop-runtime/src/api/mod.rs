@@ -25,16 +25,10 @@ mod signal;
 
 // Operators.
 mod archive;
-mod joins;
-mod pauses;
-mod prune;
-mod rebuild_entities;
-mod redelivery;
-mod repairs;
-mod subscriptions;
+pub(crate) mod operations;
 
-pub use archive::ArchiveBatch;
-pub(crate) use archive::{Archive, ArchiveError};
+pub(crate) use archive::ArchiveError;
+pub use archive::{Archive, ArchiveBatch};
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use entity_events::{EntityEvent, EntityEvents};
@@ -44,29 +38,8 @@ pub use health::Health;
 pub use in_memory::InMemory;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
-pub use pauses::{Drained, Paused, Resume, SetPause};
-pub(crate) use prune::{Expired, ROWS_MAX, RefusedDeletions};
-pub use prune::{Prune, Pruned, RetainedHierarchies};
 pub use read_tree::ReadTree;
-pub use rebuild_entities::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
-pub use redelivery::{Redeliver, Redelivered};
-pub use requests::Request;
+pub use requests::{Request, RequestInfo};
 pub use scoop::Scoop;
 pub use signal::SendSignal;
 pub(crate) use signal::prepare as prepare_signal;
-pub use subscriptions::{Retire, Retired};
-
-/// What operators ask of a program: the crate for operators has methods for these, with their documentation.
-pub(crate) mod operations {
-    pub use super::entity_events::entity_events;
-    pub use super::find_by_key::find_topic_by_key;
-    pub use super::joins::joined;
-    pub use super::pauses::{drained, is_registered, pause, resume};
-    pub use super::prune::prune;
-    pub use super::rebuild_entities::rebuild_entities;
-    pub use super::redelivery::redeliver;
-    pub use super::repairs::{interventions, resolve, retry, skip};
-    pub use super::requests::{relaunch, signal_run};
-    pub use super::scoop::{signal_named, trigger_named};
-    pub use super::subscriptions::{lacking_rights, register_handler, retire_handler};
-}

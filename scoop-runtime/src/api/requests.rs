@@ -1,99 +1,55 @@
-//! Requests about a hierarchy or a part of it: cancellation, rollback, repair, a signal to a run.
+//! Requests about a hierarchy or a part of it: cancellation and rollback, and what all requests have in common.
 
 use std::future::IntoFuture;
 use std::panic::Location;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Failure, Frame, SignalKey};
-use serde_json::Value;
+use scoop_core::{Failure, Frame};
 use uuid::Uuid;
 
-use super::signal::SendSignal;
-use crate::model::answers::{CancelAnswer, RelaunchAnswer, RollbackAnswer, SignalAnswer};
-use crate::repair::{RepairAction, RepairAnswer};
-use crate::store::{Relaunch, RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
+use crate::model::answers::{CancelAnswer, RollbackAnswer};
+use crate::repair::{DamagedRollback, RepairAction, RepairAnswer};
+use crate::store::{RepairRequest, RequestKey, RequestTarget, Requester, RollbackStart};
 use crate::util::detached::run_to_completion;
-use crate::util::ids;
-use crate::util::payload;
 use crate::util::retries::{GivenUp, Retries};
-use crate::{IdKind, RunId, RuntimeError, Scoop};
+use crate::{IdKind, RuntimeError, Scoop};
 
 /// A request about to be made. Await it.
 #[must_use = "nothing is requested before this is awaited"]
-pub struct Request<A> {
+pub struct Request<A, E = RuntimeError> {
     about: RequestInfo,
-    kind: Kind<A>,
+    make: MakeRequest<A, E>,
 }
 
+/// Makes a request about a target.
+type MakeRequest<A, E> =
+    Box<dyn FnOnce(RequestInfo, RequestTarget) -> BoxFuture<'static, Result<A, E>> + Send>;
+
 /// The fields shared by all requests.
-struct RequestInfo {
+pub struct RequestInfo {
     scoop: Scoop,
     id: Uuid,
     wanted: IdKind,
-    reason: String,
-    source: String,
+    /// The reason.
+    pub reason: String,
+    /// The source of the request.
+    pub source: String,
     /// The place of the call, unless it is left out.
-    asked_at: Option<&'static Location<'static>>,
-    is_dry_run: bool,
+    pub asked_at: Option<&'static Location<'static>>,
+    /// Whether the request is only checked.
+    pub is_dry_run: bool,
 }
 
-/// The kind of a request, with the type of its response.
-enum Kind<A> {
-    Cancel(fn(CancelAnswer) -> A),
-    Rollback(fn(RollbackAnswer) -> A),
-    Repair(RepairAction, fn(RepairAnswer) -> A),
-    Signal(Value, fn(SignalAnswer) -> A),
-    Relaunch(Again, fn(RelaunchAnswer) -> A),
-}
-
-/// How a message is launched again.
-#[derive(Default)]
-struct Again {
-    payload: Option<Value>,
-    even_if_committed: bool,
-    /// Also if it was before.
-    again: bool,
-}
-
-impl Request<RepairAnswer> {
-    /// The request to repair this run.
-    pub(crate) fn repair(
-        scoop: Scoop,
-        action: RepairAction,
-        run: RunId,
-        note: String,
-        asked_at: &'static Location<'static>,
+impl<A, E: From<RuntimeError>> Request<A, E> {
+    /// A request that is made in this way.
+    #[doc(hidden)]
+    pub fn new(
+        about: RequestInfo,
+        make: impl FnOnce(RequestInfo, RequestTarget) -> BoxFuture<'static, Result<A, E>> + Send + 'static,
     ) -> Self {
-        let about = RequestInfo::new(scoop, run.uuid(), IdKind::Run, note, asked_at);
-        Self { about, kind: Kind::Repair(action, |answer| answer) }
-    }
-}
-
-impl Request<RelaunchAnswer> {
-    /// Launches the message with this payload in place of its own.
-    pub fn payload(self, payload: Value) -> Self {
-        self.with(|how| how.payload = Some(payload))
+        Self { about, make: Box::new(make) }
     }
 
-    /// Also accepts a hierarchy that has committed: its effects come a second time.
-    pub fn even_if_committed(self) -> Self {
-        self.with(|how| how.even_if_committed = true)
-    }
-
-    /// Also accepts a hierarchy that was relaunched before.
-    pub fn again(self) -> Self {
-        self.with(|how| how.again = true)
-    }
-
-    fn with(mut self, change: impl FnOnce(&mut Again)) -> Self {
-        if let Kind::Relaunch(how, _) = &mut self.kind {
-            change(how);
-        }
-        self
-    }
-}
-
-impl<A> Request<A> {
     /// Names the source of the request, for the record and for the failures of the runs that obey; `scoop` by
     /// default.
     pub fn source(mut self, source: impl Into<String>) -> Self {
@@ -112,9 +68,9 @@ impl<A> Request<A> {
     /// A dry run whose future is dropped ends, and its statement with it within a second.
     ///
     /// ```no_run
-    /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RepairAnswer, RunId, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
+    /// # use scoop_operate::{OperateError, OperateExt as _};
+    /// # use scoop_runtime::{RepairAnswer, RunId, Scoop};
+    /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), OperateError> {
     /// if scoop.operate().failures().retry(run).dry_run().await? == RepairAnswer::FailedBelow {
     ///     println!("a run below it comes first");
     /// }
@@ -141,40 +97,29 @@ impl<A> Request<A> {
         self
     }
 
-    async fn answer(self) -> Result<A, RuntimeError> {
-        let Self { about, kind } = self;
-        let target = about.target().await?;
-        match kind {
-            Kind::Cancel(answer) => about.cancel(&target).await.map(answer),
-            Kind::Rollback(answer) => about.rollback(&target).await.map(answer),
-            Kind::Repair(action, answer) => about.repaired(&target, action).await.map(answer),
-            Kind::Signal(payload, answer) => about.signal(&target, payload).await.map(answer),
-            Kind::Relaunch(how, answer) => about.relaunch(&target, how).await.map(answer),
-        }
+    async fn answer(self) -> Result<A, E> {
+        let target = self.about.target().await?;
+        (self.make)(self.about, target).await
     }
 }
 
 impl RequestInfo {
-    fn new(
-        scoop: Scoop,
-        id: Uuid,
-        wanted: IdKind,
-        reason: String,
-        asked_at: &'static Location<'static>,
-    ) -> Self {
+    /// A request about this id, called from the place of the caller.
+    #[track_caller]
+    pub fn new(scoop: &Scoop, id: impl Into<Uuid>, wanted: IdKind, reason: impl Into<String>) -> Self {
         Self {
-            scoop,
-            id,
+            scoop: scoop.clone(),
+            id: id.into(),
             wanted,
-            reason,
+            reason: reason.into(),
             source: "scoop".into(),
-            asked_at: Some(asked_at),
+            asked_at: Some(Location::caller()),
             is_dry_run: false,
         }
     }
 
     /// The identity of the request.
-    fn key(&self) -> RequestKey {
+    pub fn key(&self) -> RequestKey {
         RequestKey { is_dry_run: self.is_dry_run, ..RequestKey::new() }
     }
 
@@ -186,169 +131,102 @@ impl RequestInfo {
     }
 
     /// Begins an operation of the request with retries. A dry run only reads.
-    fn trial(&self) -> Retries {
+    pub fn trial(&self) -> Retries {
         let trial = self.scoop.trial();
         if self.is_dry_run { trial.reading(self.scoop.store().read_permits()) } else { trial }
     }
 
-    fn target(&self) -> BoxFuture<'_, Result<RequestTarget, RuntimeError>> {
-        async move {
-            let find = |_| self.scoop.store().find_target(self.id);
-            let found = self.trial().run(find).await.map_err(GivenUp::error("a request was made"))?;
-            let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
-            match found {
-                Some(target) if self.wanted != IdKind::Run || !is_hierarchy(&target) => Ok(target),
-                _ => Err(self.scoop.misnamed(self.id, self.wanted).await?),
-            }
+    async fn target(&self) -> Result<RequestTarget, RuntimeError> {
+        let find = |_| self.scoop.store().find_target(self.id);
+        let found = self.trial().run(find).await.map_err(GivenUp::error("a request was made"))?;
+        let is_hierarchy = |target: &RequestTarget| target.lineage.ids().len() == 1;
+        match found {
+            Some(target) if self.wanted != IdKind::Run || !is_hierarchy(&target) => Ok(target),
+            _ => Err(self.misnamed().await?),
         }
-        .boxed()
     }
 
-    fn cancel<'a>(&'a self, target: &'a RequestTarget) -> BoxFuture<'a, Result<CancelAnswer, RuntimeError>> {
-        async move {
-            let (request, asked) = (self.failure("CancellationRequestedException"), self.key());
-            let store = self.scoop.store();
-            let cancel = |attempt| store.cancel(target, &request, asked.with(attempt));
-            let cancelled = self.trial().run(cancel).await;
-            let cancelled = cancelled.map_err(GivenUp::error("a cancellation was requested"))?;
-            let answer = match (cancelled.any_marked, cancelled.fresh) {
-                (true, _) => CancelAnswer::Accepted,
-                (false, true) => CancelAnswer::NothingToDo,
-                (false, false) => CancelAnswer::AlreadyRequested,
-            };
-            if !self.is_dry_run {
-                self.scoop.on_cancelled(cancelled.giving_up).await?;
-            }
-            Ok(answer)
+    async fn cancel(self, target: RequestTarget) -> Result<CancelAnswer, RuntimeError> {
+        let (request, asked) = (self.failure("CancellationRequestedException"), self.key());
+        let store = self.scoop.store();
+        let cancel = |attempt| store.cancel(&target, &request, asked.with(attempt));
+        let cancelled = self.trial().run(cancel).await;
+        let cancelled = cancelled.map_err(GivenUp::error("a cancellation was requested"))?;
+        let answer = match (cancelled.any_marked, cancelled.fresh) {
+            (true, _) => CancelAnswer::Accepted,
+            (false, true) => CancelAnswer::NothingToDo,
+            (false, false) => CancelAnswer::AlreadyRequested,
+        };
+        if !self.is_dry_run {
+            self.scoop.on_cancelled(cancelled.giving_up).await?;
         }
-        .boxed()
+        Ok(answer)
     }
 
-    fn rollback<'a>(
-        &'a self,
-        target: &'a RequestTarget,
-    ) -> BoxFuture<'a, Result<RollbackAnswer, RuntimeError>> {
-        async move {
-            let (request, asked) = (self.failure("RollbackRequestedException"), self.key());
-            let store = self.scoop.store();
-            let undo = |attempt| store.request_rollback(target, &request, asked.with(attempt));
-            let undone = self.trial().run(undo).await;
-            Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
-                RollbackStart::Begun(handlers) => {
-                    if !self.is_dry_run {
-                        self.scoop.notify_ready(&handlers);
-                    }
-                    RollbackAnswer::Accepted
-                }
-                RollbackStart::Unfinished => RollbackAnswer::StillRunning,
-                RollbackStart::NoHandlers => RollbackAnswer::NoHandlers,
-                RollbackStart::RolledBack => RollbackAnswer::AlreadyRolledBack,
-                RollbackStart::FailedBefore => RollbackAnswer::FailedBefore,
-            })
-        }
-        .boxed()
-    }
-
-    fn repaired<'a>(
-        &'a self,
-        target: &'a RequestTarget,
-        action: RepairAction,
-    ) -> BoxFuture<'a, Result<RepairAnswer, RuntimeError>> {
-        async move {
-            let asked = self.key();
-            let repair = |attempt| async move {
-                let requester = self.requester(asked.with(attempt));
-                self.scoop.store().repair(target, &RepairRequest { action, requester }).await
-            };
-            let repaired = self.trial().run(repair).await;
-            let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
-            match repaired {
-                Err(refusal) => RepairAnswer::try_from(refusal),
-                Ok(repaired) => {
-                    if !self.is_dry_run {
-                        self.scoop.on_repaired(repaired).await?;
-                    }
-                    Ok(RepairAnswer::Accepted)
-                }
-            }
-        }
-        .boxed()
-    }
-
-    fn relaunch<'a>(
-        &'a self,
-        target: &'a RequestTarget,
-        Again { payload, even_if_committed, again }: Again,
-    ) -> BoxFuture<'a, Result<RelaunchAnswer, RuntimeError>> {
-        async move {
-            let (root, new) = (target.lineage.root_id(), ids::now_v7());
-            let limit = self.scoop.limits().payload_bytes_max;
-            let name = || format!("the payload for hierarchy {root}");
-            let payload = payload.map(|payload| payload::storable(payload, limit, name)).transpose()?;
-            let (payload, asked) = (payload.as_ref(), self.key());
-            let tables = self.scoop.tables("a relaunch")?;
-            let relaunch = |attempt| async move {
-                let requester = self.requester(asked.with(attempt));
-                let relaunch = Relaunch { root: new, payload, even_if_committed, again, requester };
-                tables.relaunch(root, &relaunch).await
-            };
-            let relaunched = self.trial().run(relaunch).await;
-            match relaunched.map_err(GivenUp::error("a relaunch was requested"))? {
-                Some((answer, handlers)) => {
+    async fn rollback(self, target: RequestTarget) -> Result<RollbackAnswer, RuntimeError> {
+        let (request, asked) = (self.failure("RollbackRequestedException"), self.key());
+        let store = self.scoop.store();
+        let undo = |attempt| store.request_rollback(&target, &request, asked.with(attempt));
+        let undone = self.trial().run(undo).await;
+        Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
+            RollbackStart::Begun(handlers) => {
+                if !self.is_dry_run {
                     self.scoop.notify_ready(&handlers);
-                    Ok(answer)
                 }
-                None => Err(self.scoop.misnamed(self.id, self.wanted).await?),
+                RollbackAnswer::Accepted
             }
-        }
-        .boxed()
+            RollbackStart::Unfinished => RollbackAnswer::StillRunning,
+            RollbackStart::NoHandlers => RollbackAnswer::NoHandlers,
+            RollbackStart::RolledBack => RollbackAnswer::AlreadyRolledBack,
+            RollbackStart::FailedBefore => RollbackAnswer::FailedBefore,
+        })
     }
 
-    fn requester(&self, asked: RequestKey) -> Requester<'_> {
+    /// Has an operator's decision carried out.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails. The inner error is that of a damaged record.
+    pub async fn repaired(
+        &self,
+        target: &RequestTarget,
+        action: RepairAction,
+    ) -> Result<Result<RepairAnswer, DamagedRollback>, RuntimeError> {
+        let asked = self.key();
+        let repair = |attempt| async move {
+            let requester = self.requester(asked.with(attempt));
+            self.scoop.store().repair(target, &RepairRequest { action, requester }).await
+        };
+        let repaired = self.trial().run(repair).await;
+        let repaired = repaired.map_err(GivenUp::error("a failed compensation was repaired"))?;
+        match repaired {
+            Err(refusal) => Ok(RepairAnswer::try_from(refusal)),
+            Ok(repaired) => {
+                if !self.is_dry_run {
+                    self.scoop.on_repaired(repaired).await?;
+                }
+                Ok(Ok(RepairAnswer::Accepted))
+            }
+        }
+    }
+
+    /// The requester, for the record.
+    pub fn requester(&self, asked: RequestKey) -> Requester<'_> {
         Requester { note: &self.reason, source: &self.source, asked }
     }
 
-    /// The signal that the run awaits. Records the request for it.
-    async fn awaited(
-        &self,
-        target: &RequestTarget,
-        asked: RequestKey,
-    ) -> Result<Option<SignalKey>, RuntimeError> {
-        let tables = self.scoop.tables("a signal to a run")?;
-        let record =
-            |attempt| async move { tables.record_signal(target, self.requester(asked.with(attempt))).await };
-        let awaited = self.trial().run(record).await;
-        awaited.map_err(GivenUp::error("a signal was sent to a run"))
-    }
-
-    /// Records the request first: a signal without a record would have no sender.
-    fn signal<'a>(
-        &'a self,
-        target: &'a RequestTarget,
-        payload: Value,
-    ) -> BoxFuture<'a, Result<SignalAnswer, RuntimeError>> {
-        async move {
-            let limit = self.scoop.limits().payload_bytes_max;
-            let payload = payload::storable(payload, limit, || format!("the signal for run {}", self.id))?;
-            let Some(to) = self.awaited(target, RequestKey { is_dry_run: true, ..self.key() }).await? else {
-                return Ok(SignalAnswer::NotAwaiting);
-            };
-            self.scoop.check_signal(&to.name, &payload).await?;
-            if self.is_dry_run {
-                return Ok(SignalAnswer::Accepted);
-            }
-            let Some(to) = self.awaited(target, self.key()).await? else {
-                return Ok(SignalAnswer::NotAwaiting);
-            };
-            let reached = SendSignal::by_operator(self.scoop.clone(), to, payload).await?;
-            Ok(if reached > 0 { SignalAnswer::Accepted } else { SignalAnswer::Kept })
-        }
-        .boxed()
+    /// The error if the id does not name what the request is about.
+    pub async fn misnamed(&self) -> Result<RuntimeError, RuntimeError> {
+        self.scoop.misnamed(self.id, self.wanted).await
     }
 }
 
-impl<A: Send + 'static> IntoFuture for Request<A> {
-    type Output = Result<A, RuntimeError>;
+impl<A, E> IntoFuture for Request<A, E>
+where
+    A: Send + 'static,
+    E: From<RuntimeError> + Send + 'static,
+{
+    type Output = Result<A, E>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -396,9 +274,8 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn cancel(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<CancelAnswer> {
-        let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
-        Request { about, kind: Kind::Cancel(|answer| answer) }
+        let about = RequestInfo::new(self, id, IdKind::RunOrHierarchy, reason);
+        Request::new(about, |about, target| about.cancel(target).boxed())
     }
 
     /// Rolls back a finished hierarchy or a part of it; `id` as in [`Scoop::cancel`]. Await it for the response.
@@ -427,29 +304,7 @@ impl Scoop {
     /// ```
     #[track_caller]
     pub fn rollback(&self, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RollbackAnswer> {
-        let (scoop, asked_at) = (self.clone(), Location::caller());
-        let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
-        Request { about, kind: Kind::Rollback(|answer| answer) }
+        let about = RequestInfo::new(self, id, IdKind::RunOrHierarchy, reason);
+        Request::new(about, |about, target| about.rollback(target).boxed())
     }
-}
-
-/// `scoop_operate::Runs::relaunch`.
-#[track_caller]
-pub fn relaunch(scoop: &Scoop, id: impl Into<Uuid>, reason: impl Into<String>) -> Request<RelaunchAnswer> {
-    let (scoop, asked_at) = (scoop.clone(), Location::caller());
-    let about = RequestInfo::new(scoop, id.into(), IdKind::RunOrHierarchy, reason.into(), asked_at);
-    Request { about, kind: Kind::Relaunch(Again::default(), |answer| answer) }
-}
-
-/// `scoop_operate::Runs::signal_run`.
-#[track_caller]
-pub fn signal_run(
-    scoop: &Scoop,
-    run: impl Into<RunId>,
-    payload: Value,
-    note: impl Into<String>,
-) -> Request<SignalAnswer> {
-    let (scoop, asked_at) = (scoop.clone(), Location::caller());
-    let about = RequestInfo::new(scoop, run.into().uuid(), IdKind::Run, note.into(), asked_at);
-    Request { about, kind: Kind::Signal(payload, |answer| answer) }
 }

@@ -279,24 +279,7 @@ impl Scoop {
     /// # }
     /// ```
     pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        self.trigger_schedule(S::DEFINITION.saga.to_string()).await
-    }
-
-    fn trigger_schedule(&self, saga: String) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
-        async move {
-            let (scoop, name) = (self.clone(), saga.clone());
-            let (root, asked) = (ids::now_v7(), RequestKey::new());
-            let triggering = run_to_completion(async move {
-                let store = scoop.store();
-                let trigger = |attempt| store.trigger(&name, root, asked.with(attempt));
-                Ok(scoop.retrying(trigger).await)
-            });
-            let triggered = triggering.await.unwrap_or_else(|error| Err(error.into()));
-            let triggered = triggered.map_err(GivenUp::error("a saga was run by hand"))?;
-            self.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga })?);
-            Ok(Handle::new(self.clone(), root, asked.id))
-        }
-        .boxed()
+        trigger_named(self, S::DEFINITION.saga).await
     }
 
     /// The hierarchy of this id, which [`Handle::id`] returned here or in another process.
@@ -480,15 +463,6 @@ impl Scoop {
         &self.inner.store
     }
 
-    /// The database, which this needs.
-    ///
-    /// # Errors
-    ///
-    /// In memory.
-    pub(crate) fn tables(&self, needs: &'static str) -> Result<&Arc<PostgresStore>, RuntimeError> {
-        self.store().tables().map_err(|_| RuntimeError::InMemory { needs })
-    }
-
     pub(crate) fn engine(&self) -> Option<&Arc<Engine>> {
         self.inner.engine.as_ref()
     }
@@ -555,11 +529,11 @@ impl Scoop {
                 if launched.as_ref().is_err_and(|given_up| given_up.in_doubt) {
                     admitted.doubt();
                 }
-                Ok(launched)
+                launched
             }
             .in_current_span(),
         );
-        launched.await.unwrap_or_else(|error| Err(error.into()))
+        launched.await
     }
 
     /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
@@ -573,9 +547,9 @@ impl Scoop {
             let scoop = self.clone();
             let published = run_to_completion(async move {
                 let _turn = scoop.inner.unique_launches.acquire().await;
-                Ok(scoop.launch_now(messages).await)
+                scoop.launch_now(messages).await
             });
-            published.await.unwrap_or_else(|error| Err(error.into()))
+            published.await
         }
         .boxed()
     }
@@ -646,8 +620,8 @@ impl Scoop {
         }
     }
 
-    /// Has the engine of this process read the pauses. The other processes are notified.
-    pub(crate) fn on_pauses_changed(&self) {
+    /// Has the engine of this process look for what is due. The other processes are notified.
+    pub(crate) fn reschedule_timer(&self) {
         if let Some(engine) = &self.inner.engine {
             engine.reschedule_timer();
         }
@@ -674,9 +648,12 @@ impl Scoop {
         let Some(parent) = repaired.parent.map(|parent| [parent]) else {
             return Ok(());
         };
-        let woken = self.retrying(|_| self.store().wake(&parent)).await;
-        let woken = woken.map_err(GivenUp::error("a failed compensation was repaired"))?;
-        self.notify_ready(&woken);
+        self.wake(&parent).await.map_err(GivenUp::error("a failed compensation was repaired"))
+    }
+
+    /// Wakes these runs if they wait for no child any more, and notifies the processes with their handlers.
+    pub(crate) async fn wake(&self, parents: &[ParentRef]) -> Result<(), GivenUp> {
+        self.notify_ready(&self.retrying(|_| self.store().wake(parents)).await?);
         Ok(())
     }
 
@@ -689,20 +666,24 @@ impl Scoop {
     }
 }
 
-/// `scoop_operate::Runs::signal`.
-pub fn signal_named(
-    scoop: &Scoop,
-    name: impl Into<String>,
-    payload: serde_json::Value,
-    key: impl Into<String>,
-) -> SendSignal {
-    SendSignal::named(scoop.clone(), SignalKey { name: name.into(), key: key.into() }, payload)
-}
-
 /// `scoop_operate::Schedules::trigger`.
 pub fn trigger_named(
     scoop: &Scoop,
     saga: impl Into<String>,
-) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-    scoop.trigger_schedule(saga.into())
+) -> BoxFuture<'static, Result<Handle, RuntimeError>> {
+    let (scoop, saga) = (scoop.clone(), saga.into());
+    async move {
+        let (root, asked) = (ids::now_v7(), RequestKey::new());
+        let triggering = {
+            let (scoop, name) = (scoop.clone(), saga.clone());
+            run_to_completion(async move {
+                let trigger = |attempt| scoop.store().trigger(&name, root, asked.with(attempt));
+                scoop.retrying(trigger).await
+            })
+        };
+        let triggered = triggering.await.map_err(GivenUp::error("a saga was run by hand"))?;
+        scoop.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga })?);
+        Ok(Handle::new(scoop, root, asked.id))
+    }
+    .boxed()
 }

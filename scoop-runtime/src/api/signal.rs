@@ -38,14 +38,16 @@ impl SendSignal {
     }
 
     /// A signal without a Rust type.
-    pub(crate) fn named(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
+    #[doc(hidden)]
+    pub fn named(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
         let limit = scoop.limits().payload_bytes_max;
         let prepared = prepare_value(to, RETENTION_DEFAULT, limit, || Ok(payload));
         Self { scoop, prepared, required: false }
     }
 
     /// A signal for runs that await it now, with a payload that was checked before.
-    pub(super) fn by_operator(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
+    #[doc(hidden)]
+    pub fn by_operator(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
         let signal = NewSignal { id: ids::now_v7(), to, payload, keep: OPERATOR_RETENTION, trace: None };
         Self { scoop, prepared: Ok(signal), required: false }
     }
@@ -101,7 +103,7 @@ impl SendSignal {
         if self.required {
             check_awaited(&self.scoop, &signal.to.name).await?;
         }
-        self.scoop.check_signal(&signal.to.name, &signal.payload).await?;
+        check_signal(&self.scoop, &signal.to.name, &signal.payload).await?;
         let span = begin(&mut signal);
         let sent = self.scoop.store().insert_signal(connection, &signal).instrument(span).await;
         let is_new = sent.map_err(RuntimeError::database("a signal was sent"))?;
@@ -123,7 +125,7 @@ impl IntoFuture for SendSignal {
             if required {
                 check_awaited(&scoop, &signal.to.name).await?;
             }
-            scoop.check_signal(&signal.to.name, &signal.payload).await?;
+            check_signal(&scoop, &signal.to.name, &signal.payload).await?;
             let span = begin(&mut signal);
             // The workers of the runs that it reaches are notified even if the caller stops waiting.
             let sending = run_to_completion(async move {
@@ -146,9 +148,9 @@ impl IntoFuture for SendSignal {
                 if matches!(sent, Ok(0)) {
                     scoop.unhandled().signalled(&signal.to.name);
                 }
-                Ok(sent)
+                sent
             });
-            let sent = sending.instrument(span).await.unwrap_or_else(|error| Err(error.into()));
+            let sent = sending.instrument(span).await;
             sent.map_err(GivenUp::error("a signal was sent"))
         }
         .boxed()
@@ -204,24 +206,22 @@ fn misfits(types: &[SignalType], payload: &Value) -> Vec<String> {
     of_types.min_by_key(Vec::len).unwrap_or_default()
 }
 
-impl Scoop {
-    /// Refuses a payload of a signal of this name that no saga which awaits it can read.
-    pub(super) async fn check_signal(&self, name: &str, payload: &Value) -> Result<(), RuntimeError> {
-        let known = self.signal_types().known(name);
-        if known.is_some_and(|types| misfits(&types, payload).is_empty()) {
-            return Ok(());
-        }
-        // A role may lack the right. After another failure the sending fails, too.
-        let Ok(types) = self.store().signal_types(name).await else { return Ok(()) };
-        let misfits = misfits(&types, payload);
-        self.signal_types().remember(name, types);
-        match misfits.is_empty() {
-            true => Ok(()),
-            false => Err(RuntimeError::Signal {
-                signal: name.to_owned(),
-                why: format!("no saga that awaits it can read it: {}", misfits.join("; ")),
-            }),
-        }
+/// Refuses a payload of a signal of this name that no saga which awaits it can read.
+pub async fn check_signal(scoop: &Scoop, name: &str, payload: &Value) -> Result<(), RuntimeError> {
+    let known = scoop.signal_types().known(name);
+    if known.is_some_and(|types| misfits(&types, payload).is_empty()) {
+        return Ok(());
+    }
+    // A role may lack the right. After another failure the sending fails, too.
+    let Ok(types) = scoop.store().signal_types(name).await else { return Ok(()) };
+    let misfits = misfits(&types, payload);
+    scoop.signal_types().remember(name, types);
+    match misfits.is_empty() {
+        true => Ok(()),
+        false => Err(RuntimeError::Signal {
+            signal: name.to_owned(),
+            why: format!("no saga that awaits it can read it: {}", misfits.join("; ")),
+        }),
     }
 }
 

@@ -13,9 +13,12 @@ use tokio::time::Instant;
 use super::shared::Engine;
 use uuid::Uuid;
 
-use crate::api::{ArchiveError, Expired, Pruned, ROWS_MAX, RefusedDeletions};
+use crate::api::ArchiveError;
 use crate::error::is_refused;
-use crate::store::{DueBatch, DueSettlement, PruneBatch, PruneMode, PruneResult, PruneTimes};
+use crate::store::{
+    DueBatch, DueSettlement, Expired, PruneBatch, PruneMode, PruneResult, PruneTimes, Pruned, ROWS_MAX,
+    RefusedDeletions,
+};
 use crate::telemetry;
 
 /// After this many failures of the archive in succession, the next attempt is at the next look.

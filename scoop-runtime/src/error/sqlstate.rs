@@ -175,12 +175,12 @@ pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
 }
 
 /// Whether the server refuses a statement, and would again: not because of the connection or the server.
-pub(crate) fn is_refused(error: &sqlx::Error) -> bool {
+pub fn is_refused(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some() && !is_transient(error)
 }
 
 /// Whether the role or the tables are to blame for an error of the server: a statement with other rows would fail, too.
-pub(crate) fn is_of_setup(error: &sqlx::Error) -> bool {
+pub fn is_of_setup(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| code.starts_with("42") || code.starts_with("3F"))
 }

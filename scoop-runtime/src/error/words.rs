@@ -49,7 +49,7 @@ pub(super) fn could_not(doing: &str) -> String {
 }
 
 /// How many hierarchies were not archived.
-pub(crate) fn unarchived(count: usize) -> String {
+pub fn unarchived(count: usize) -> String {
     match count {
         1 => "1 hierarchy was not archived".to_owned(),
         count => format!("{count} hierarchies were not archived"),
@@ -93,7 +93,7 @@ pub(super) fn distinct(names: &[String]) -> String {
 }
 
 /// A time as it is written in a program.
-pub(super) fn written(time: Duration) -> String {
+pub fn written(time: Duration) -> String {
     match time.subsec_millis() {
         0 => format!("Duration::from_secs({})", time.as_secs()),
         _ => format!("Duration::from_millis({})", time.as_millis()),
@@ -102,14 +102,4 @@ pub(super) fn written(time: Duration) -> String {
 
 pub(super) fn listed(steps: &[RunningStep]) -> String {
     steps.iter().map(RunningStep::to_string).collect::<Vec<_>>().join("; ")
-}
-
-/// The first of these failures, and the number of the others.
-pub(super) fn not_rebuilt(failed: u64, failures: &[crate::EntityNotRebuilt]) -> String {
-    const SHOWN_MAX: usize = 10;
-    let shown: String = failures.iter().take(SHOWN_MAX).map(|failure| format!("\n  - {failure}")).collect();
-    match failed.saturating_sub(SHOWN_MAX as u64) {
-        0 => shown,
-        others => format!("{shown}\n  - and {others} others"),
-    }
 }

@@ -59,8 +59,7 @@ pub enum RelaunchAnswer {
     RelaunchedBefore(HierarchyId),
     /// A run is unfinished, and its rollback has not failed. Nothing happens; repeat the request later, or cancel the run.
     StillRunning,
-    /// A handler of the message has committed. Nothing happens unless the request is [even for such a
-    /// hierarchy](crate::Request::even_if_committed).
+    /// A handler of the message has committed. Nothing happens unless the request is `even_if_committed`.
     Committed,
 }
 

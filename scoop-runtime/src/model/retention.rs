@@ -30,7 +30,7 @@ pub struct Retention {
 }
 
 /// The least time for which anything is kept: younger rows may still decide whether a repeated request is a repetition.
-pub(crate) const RETENTION_MIN: Duration = Duration::from_secs(60 * 60);
+pub const RETENTION_MIN: Duration = Duration::from_secs(60 * 60);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -16,9 +16,12 @@ use crate::store::RowState;
 
 /// The kind of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RepairAction {
+pub enum RepairAction {
+    /// The part that failed runs again.
     Retry,
+    /// The rollback goes on after it.
     Skip,
+    /// The run counts as rolled back.
     Resolve,
 }
 

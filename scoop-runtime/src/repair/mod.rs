@@ -13,9 +13,11 @@ use std::time::SystemTime;
 
 use scoop_core::Escaped;
 
-use crate::{RunId, RuntimeError};
+use crate::RunId;
 
-pub(crate) use self::decision::{ConcernedRun, Decision, FailedRun, Refusal, RepairAction};
+use self::decision::Damage;
+pub use self::decision::RepairAction;
+pub(crate) use self::decision::{ConcernedRun, Decision, FailedRun, Refusal};
 #[cfg(feature = "in-memory")]
 pub(crate) use self::decision::{OperatorEvent, RepairedRun};
 
@@ -72,18 +74,27 @@ impl fmt::Display for RepairAnswer {
     }
 }
 
-impl TryFrom<Refusal> for RepairAnswer {
-    type Error = RuntimeError;
+/// The record of a failed rollback is damaged. So neither can its run be repaired, nor a run whose repair concerns it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the failed rollback of run {run} cannot be repaired: {}; correct its events in `message_event`, then repeat the request",
+    damage.as_str()
+)]
+pub struct DamagedRollback {
+    run: RunId,
+    damage: Damage,
+}
 
-    fn try_from(refusal: Refusal) -> Result<Self, RuntimeError> {
+impl TryFrom<Refusal> for RepairAnswer {
+    type Error = DamagedRollback;
+
+    fn try_from(refusal: Refusal) -> Result<Self, DamagedRollback> {
         Ok(match refusal {
             Refusal::NotFailed => Self::NotFailed,
             Refusal::Busy => Self::StillRunning,
             Refusal::FailedBelow => Self::FailedBelow,
             Refusal::Stuck => Self::Stuck,
-            Refusal::Damaged(run, damage) => {
-                return Err(RuntimeError::DamagedRollback { run: run.into(), damage: damage.as_str() });
-            }
+            Refusal::Damaged(run, damage) => return Err(DamagedRollback { run: run.into(), damage }),
         })
     }
 }

@@ -7,21 +7,23 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{SettleResult, Settlement};
-use crate::entity_fold::Unfolded;
 
 /// Which entity: its name and its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EntityId {
-    pub(crate) name: &'static str,
-    pub(crate) key: String,
+pub struct EntityId {
+    /// The name.
+    pub name: &'static str,
+    /// The key.
+    pub key: String,
 }
 
+/// The state of an entity as it is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct StoredEntity {
+pub struct StoredEntity {
     /// The number of its events.
-    pub(crate) version: i64,
+    pub version: i64,
     /// None without an event.
-    pub(crate) state: Option<Value>,
+    pub state: Option<Value>,
 }
 
 /// What to do about an entity whose version is none that its events can lead to.
@@ -47,56 +49,28 @@ pub(crate) struct Decisions {
     pub(crate) events: Vec<NewEntityEvent>,
 }
 
+/// An event of an entity to be recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NewEntityEvent {
+pub struct NewEntityEvent {
     pub(crate) entity: EntityId,
     pub(crate) version: i64,
     pub(crate) message: Uuid,
     pub(crate) run: Uuid,
 }
 
+/// An event of an entity as it is stored.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct StoredEntityEvent {
-    pub(crate) version: i64,
-    pub(crate) at: OffsetDateTime,
-    pub(crate) message: Uuid,
-    pub(crate) run: Uuid,
+pub struct StoredEntityEvent {
+    /// The version of the entity after it.
+    pub version: i64,
+    /// The time at which it was recorded.
+    pub at: OffsetDateTime,
+    /// Its message.
+    pub message: Uuid,
+    /// The run of the command.
+    pub run: Uuid,
     /// Topic and payload of the message; None if that is missing.
-    pub(crate) event: Option<(String, Value)>,
-}
-
-/// The version and the state after events, or the reason for which they cannot be applied.
-pub(crate) type FoldedState = Result<(i64, Value), Unfolded>;
-
-/// What became of the state of an entity that was to be rebuilt.
-#[derive(Debug)]
-pub(crate) enum Refolded {
-    /// It is the state after all events. So many were applied while the entity was locked.
-    Written { changed: bool, events: u64 },
-    /// It is unchanged: too many events were left to apply.
-    Behind,
-    /// It is unchanged: an event could not be applied.
-    Failed(Unfolded),
-}
-
-impl Refolded {
-    /// Compares the locked entity with the state after its events: None if that is to be written.
-    pub(crate) fn new(stored: &StoredEntity, folded: &FoldedState, events: u64) -> Option<Self> {
-        match folded {
-            Err(Unfolded { version, why }) => {
-                Some(Self::Failed(Unfolded { version: *version, why: why.clone() }))
-            }
-            // An older version is that of a row that was lost or restored.
-            Ok((version, _)) if *version < stored.version => {
-                let why = format!("the event of version {} is missing", version + 1);
-                Some(Self::Failed(Unfolded { version: version + 1, why }))
-            }
-            Ok((version, state)) if (*version, Some(state)) == (stored.version, stored.state.as_ref()) => {
-                Some(Self::Written { changed: false, events })
-            }
-            Ok(_) => None,
-        }
-    }
+    pub event: Option<(String, Value)>,
 }
 
 /// What became of decisions.

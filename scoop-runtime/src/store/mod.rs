@@ -29,7 +29,8 @@ pub(crate) use definitions::{
     ClaimQueues, GoneHandler, HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, Program,
     ProgramRegistration, Registered, Topology,
 };
-pub(crate) use entity::EntityId;
+pub(crate) use entity::NewEntityEvent;
+pub use entity::{EntityId, StoredEntity, StoredEntityEvent};
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
 pub(crate) use launch::{
     FindFields, LaunchResult, NewMessage, found_by, found_by_registered, is_bulky, mark_maybe_launched,
@@ -46,29 +47,29 @@ pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
 pub(crate) use memory::{MemorySession, MemoryStore};
 pub use pause::{IntoPauseTarget, Pause, PauseTarget};
-pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_RUNNING_MAX};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
-    ConnectionSettings, FetchExt, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema,
-    Sessions, StepTransaction, StepTransactions, check, files, low_limit, migrate, refusal, roll_back,
-    unfit_tables,
+    ConnectionSettings, MARKED, PostgresSession, RolledBack, SIGNAL_SENT, Schema, Sessions, StepTransaction,
+    StepTransactions, check, files, low_limit, migrate, refusal, roll_back, unfit_tables,
 };
 pub use postgres::{
-    concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate, serial,
-    stored_time, time, time_if_any, without_comments,
+    FetchExt, PostgresStore, READ_COMMITTED, commit, concurrency, failed_attempts, failure_if_readable,
+    find_field, lineage, pauses, phase, priority, rate, seconds, serial, stored_time, time, time_if_any,
+    without_comments,
 };
 pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
 pub(crate) use requests::{
-    ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, PendingRuns, Redelivery,
-    Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler,
-    RollbackStart, Waited,
+    ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Relaunches,
+    RepairRequest, RepairResult, RequestKey, Requester, RollbackStart, Waited,
 };
-pub use requests::{HandlerList, RegisteredHandler};
-pub(crate) use retention::{
-    DueBatch, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
+pub use requests::{HandlerList, RegisteredHandler, RequestTarget};
+pub(crate) use retention::{DueBatch, DueSettlement};
+pub use retention::{
+    Expired, PruneBatch, PruneMode, PruneResult, PruneTimes, PruneVerdict, Pruned, ROWS_MAX,
+    RefusedDeletions, RetainedHierarchies,
 };
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
@@ -79,11 +80,11 @@ pub(crate) use signal::{
 pub(crate) use sizes::StoreSizes;
 pub(crate) use types::{
     BegunStep, ClaimKey, ClaimedRun, Claimer, CommittedParent, ExecutionHistory, FormerAttempts, Freed,
-    GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, NextDue, OverdueRun, ParentRef,
-    Reaped, Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed,
-    ValueQuery, WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, readable, timestamps,
+    GiveUpReasons, HierarchyFlags, LateDelivery, LaunchedRun, LeftRun, NextDue, OverdueRun, Reaped,
+    Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery,
+    WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, readable, timestamps,
 };
-pub use types::{FIRST_MAX, RowState, UNKNOWN_MAX, no_failure};
+pub use types::{FIRST_MAX, ParentRef, RowState, UNKNOWN_MAX, no_failure};
 pub(crate) use unhandled::Unhandled;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,9 +97,7 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use self::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
-};
+use self::entity::{Decisions, DecisionsSettled, EntityAtHand};
 use crate::model::retention::Retention;
 use crate::repair::Refusal;
 use crate::saga::children::ChildQuery;

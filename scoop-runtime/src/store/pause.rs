@@ -15,10 +15,9 @@
 //!   (`scoop.is_new`).
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use scoop_core::Escaped;
-use uuid::Uuid;
 
 use crate::Saga;
 use crate::util::format::{ahead, utc};
@@ -98,7 +97,8 @@ impl PauseTarget {
     }
 
     /// The kind, as it is stored.
-    pub(crate) fn kind(&self) -> &'static str {
+    #[doc(hidden)]
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::Everything => "everything",
             Self::Topic(_) => "topic",
@@ -107,7 +107,8 @@ impl PauseTarget {
     }
 
     /// The name, as it is stored.
-    pub(crate) fn name(&self) -> &str {
+    #[doc(hidden)]
+    pub fn name(&self) -> &str {
         match self {
             Self::Everything => "",
             Self::Topic(name) | Self::Handler(name) => name,
@@ -158,7 +159,7 @@ pub struct Pause {
     pub since: SystemTime,
     /// The time at which the pause ends by itself, if it has a limit.
     pub until: Option<SystemTime>,
-    /// Whether runs that have begun go on, and only new ones wait; see [`SetPause::new_runs_only`](crate::SetPause::new_runs_only).
+    /// Whether runs that have begun go on, and only new ones wait; see `operate().pauses().pause(..).new_runs_only()`.
     pub new_runs_only: bool,
 }
 
@@ -188,30 +189,3 @@ impl fmt::Display for Pause {
         f.write_str(&self.in_words(None))
     }
 }
-
-/// A pause as it is requested.
-#[derive(Clone, Debug)]
-pub(crate) struct NewPause {
-    pub(crate) target: PauseTarget,
-    pub(crate) reason: Option<String>,
-    pub(crate) source: String,
-    pub(crate) limit: Option<Duration>,
-    pub(crate) new_runs_only: bool,
-}
-
-/// How far a pause has taken effect.
-#[derive(Debug)]
-pub(crate) struct PauseProgress {
-    pub(crate) in_force: bool,
-    /// Whether a handler that it covers was ever registered.
-    pub(crate) is_known: bool,
-    /// The living workers that may not know of it yet.
-    pub(crate) behind: Vec<Uuid>,
-    /// The number of runs that it covers and that living workers execute.
-    pub(crate) running: usize,
-}
-
-/// The maximum value of [`PauseProgress::running`], and of runs that are left.
-pub(crate) const RUNNING_MAX: usize = 1_000;
-
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);

@@ -1,11 +1,9 @@
 //! What clients and operators ask of hierarchies, and the answers.
 
-use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use crate::HandlerLimits;
 use scoop_core::{Failure, Lineage};
-use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -17,18 +15,19 @@ use crate::util::retries::Attempt;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestTarget {
-    pub(crate) lineage: Lineage,
+pub struct RequestTarget {
+    /// The run, or the hierarchy.
+    pub lineage: Lineage,
     pub(crate) message: Uuid,
 }
 
 /// The identity of a request: repeated under its id, it is carried out once.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestKey {
+pub struct RequestKey {
     pub(crate) id: Uuid,
     pub(crate) attempt: Attempt,
     /// Whether the request is only checked: it is answered like any other, and changes nothing.
-    pub(crate) is_dry_run: bool,
+    pub is_dry_run: bool,
 }
 
 impl RequestKey {
@@ -36,7 +35,8 @@ impl RequestKey {
         Self { id: ids::now_v7(), attempt: Attempt::First, is_dry_run: false }
     }
 
-    pub(crate) fn with(self, attempt: Attempt) -> Self {
+    /// The same request in this attempt.
+    pub fn with(self, attempt: Attempt) -> Self {
         Self { attempt, ..self }
     }
 }
@@ -118,8 +118,9 @@ pub(crate) struct InterventionSubject<'a> {
     pub(crate) decision: Option<&'a Decision>,
 }
 
+/// Who makes a request, and why.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Requester<'a> {
+pub struct Requester<'a> {
     pub(crate) note: &'a str,
     pub(crate) source: &'a str,
     pub(crate) asked: RequestKey,
@@ -148,33 +149,6 @@ pub struct HandlerList {
     pub limit: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PendingRuns {
-    Keep,
-    Drop,
-}
-
-#[derive(Debug)]
-pub(crate) struct RetiredHandler {
-    pub(crate) was_registered: bool,
-    pub(crate) pending: i64,
-    pub(crate) dropped: usize,
-    /// The parents, which may wait for no child any more.
-    pub(crate) parents: Vec<ParentRef>,
-}
-
-/// The result of one page of a redelivery.
-#[derive(Debug, Default)]
-pub(crate) struct Redelivery {
-    /// The hierarchies that continue or begin, one for each message.
-    pub(crate) roots: BTreeSet<Uuid>,
-    pub(crate) handlers: BTreeSet<String>,
-    /// Whether a message has a due time or a deadline.
-    pub(crate) has_timer: bool,
-    /// The event to continue after; `None` at the end.
-    pub(crate) next: Option<Uuid>,
-}
-
 /// A handler to which messages are delivered, whether or not a process with it is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -189,16 +163,6 @@ pub struct RegisteredHandler {
     pub service: Option<String>,
     /// The limits of the saga.
     pub limits: HandlerLimits,
-}
-
-/// A relaunch of the first message of a hierarchy.
-pub(crate) struct Relaunch<'a> {
-    pub(crate) root: Uuid,
-    /// `None` for that of the message.
-    pub(crate) payload: Option<&'a Value>,
-    pub(crate) even_if_committed: bool,
-    pub(crate) again: bool,
-    pub(crate) requester: Requester<'a>,
 }
 
 /// The hierarchies with the same first message.

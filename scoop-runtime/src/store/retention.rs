@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::PostgresStore;
 use crate::model::retention::Retention;
 
 /// The number of hierarchies that the first transaction deletes, and the most that any does.
@@ -18,15 +19,16 @@ const BATCH_TIME: Duration = Duration::from_millis(50);
 
 /// How many hierarchies the next transaction deletes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PruneBatch(usize);
+pub struct PruneBatch(usize);
 
 impl PruneBatch {
-    pub(crate) fn size(self) -> usize {
+    /// Its size.
+    pub fn size(self) -> usize {
         self.0
     }
 
     /// Learns that a transaction with this many hierarchies took so long.
-    pub(crate) fn took(&mut self, time: Duration, size: usize) {
+    pub fn took(&mut self, time: Duration, size: usize) {
         self.0 = match time {
             time if time > BATCH_TIME => (size / 2).max(1),
             time if time < BATCH_TIME / 2 => (self.0 * 2).min(BATCH_MAX),
@@ -36,8 +38,8 @@ impl PruneBatch {
 }
 
 impl PruneBatch {
-    /// Learns that one of the hierarchies could not be archived: the next ones are tried one by one.
-    pub(crate) fn failed(&mut self) {
+    /// Learns that one of the hierarchies could not be archived or deleted: the next ones are tried one by one.
+    pub fn failed(&mut self) {
         self.0 = 1;
     }
 }
@@ -46,16 +48,6 @@ impl Default for PruneBatch {
     fn default() -> Self {
         Self(BATCH_FIRST)
     }
-}
-
-/// Hierarchies that may be old enough to be deleted.
-#[derive(Debug, Default)]
-pub(crate) struct PrunePage {
-    pub(crate) roots: Vec<Uuid>,
-    /// The hierarchies that could not be deleted the last time.
-    pub(crate) put_off: Vec<Uuid>,
-    /// The next page begins after this one; `None` at the end.
-    pub(crate) next: Option<Uuid>,
 }
 
 /// Hierarchies that may be due, for the automatic deletion.
@@ -79,7 +71,8 @@ pub(crate) struct DueSettlement {
 
 /// Which times count for a hierarchy.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum PruneTimes {
+pub enum PruneTimes {
+    /// Those of runs that ended before this time.
     Age(Duration),
     /// The times of its topic; these if it has none.
     ByTopic(Retention),
@@ -87,17 +80,21 @@ pub(crate) enum PruneTimes {
 
 /// Whether hierarchies are deleted, or only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PruneMode {
+pub enum PruneMode {
+    /// They are deleted.
     Delete,
+    /// They are counted.
     Count,
 }
 
 /// What became of a hierarchy that was to be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PruneVerdict {
+pub enum PruneVerdict {
+    /// It was deleted.
     Deleted,
     /// A run ended too late, or it was cancelled or relaunched since.
     Recent,
+    /// A rollback failed.
     Failed,
     /// A run has not ended, or has not begun.
     Unfinished,
@@ -109,19 +106,146 @@ pub(crate) enum PruneVerdict {
     Unarchived,
     /// The database refused its deletion the last time.
     Refused,
+    /// There is no such hierarchy.
     Absent,
 }
 
+/// What became of a hierarchy, and what was deleted of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PruneResult {
-    pub(crate) verdict: PruneVerdict,
-    pub(crate) messages: u64,
-    pub(crate) events: u64,
+pub struct PruneResult {
+    /// What became of it.
+    pub verdict: PruneVerdict,
+    /// The number of its messages.
+    pub messages: u64,
+    /// The number of its events.
+    pub events: u64,
 }
 
 impl PruneResult {
     /// Nothing was deleted.
-    pub(crate) fn kept(verdict: PruneVerdict) -> Self {
+    pub fn kept(verdict: PruneVerdict) -> Self {
         Self { verdict, messages: 0, events: 0 }
+    }
+}
+
+/// The maximum number of signals, or of unique keys, deleted in one transaction.
+pub const ROWS_MAX: u32 = 1_000;
+
+/// The result of a prune (`operate().retention().prune`), or its progress. In a dry run nothing is deleted, and the
+/// counts are of what would be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// The number of deleted hierarchies.
+    pub hierarchies: u64,
+    /// The number of their messages. Those that are events of an entity stay, and do not count.
+    pub messages: u64,
+    /// The number of their events.
+    pub events: u64,
+    /// The number of deleted signals.
+    pub signals: u64,
+    /// The number of deleted keys of launches that had outlived their hierarchies: see
+    /// [`Retention::unique_keys`](crate::Retention::unique_keys).
+    pub unique_keys: u64,
+    /// The hierarchies with a run whose last event is older than the given age, and that are kept.
+    pub retained: RetainedHierarchies,
+    /// Whether the limit was reached, so that there may be more hierarchies.
+    pub more: bool,
+}
+
+/// The number of hierarchies that a prune (`operate().retention().prune`) kept, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetainedHierarchies {
+    /// Another run ended later.
+    pub recent: u64,
+    /// A run has not ended.
+    pub unfinished: u64,
+    /// A rollback failed, and no operator has settled it.
+    pub failed: u64,
+    /// A message waits to be joined; the hierarchy of a joined message is kept, which may have this one rolled back; or
+    /// it was started by a [`Failed`](crate::Failed) about a hierarchy that is unfinished.
+    pub needed: u64,
+    /// Another transaction held a lock.
+    pub busy: u64,
+    /// The database refuses its deletion, for example because of a foreign key of a table of yours. The event
+    /// [`undeletable`](https://docs.rs/scoop-saga/latest/scoop/guide/reference/telemetry/index.html) has the first error. In a
+    /// dry run, these are the `operate().retention().undeletable` ones: the last attempt of a program failed,
+    /// and a call that deletes tries them again.
+    pub refused: u64,
+}
+
+/// Deletions that the database refuses.
+#[derive(Debug, Default)]
+pub struct RefusedDeletions {
+    /// The number of these hierarchies.
+    pub count: usize,
+    /// The first of them.
+    pub(crate) first: Uuid,
+    pub(crate) topic: Option<String>,
+    pub(crate) error: String,
+}
+
+impl RefusedDeletions {
+    /// Adds one, with the error of the database.
+    pub fn add(&mut self, root: Uuid, topic: Option<String>, error: String) {
+        if self.count == 0 {
+            (self.first, self.topic, self.error) = (root, topic, error);
+        }
+        self.count += 1;
+    }
+}
+
+impl Pruned {
+    /// Whether nothing was deleted.
+    #[doc(hidden)]
+    pub fn is_empty(&self) -> bool {
+        self.hierarchies + self.signals + self.unique_keys == 0
+    }
+
+    /// Counts what became of a hierarchy.
+    #[doc(hidden)]
+    pub fn add(&mut self, result: PruneResult) {
+        let count = match result.verdict {
+            PruneVerdict::Deleted => &mut self.hierarchies,
+            PruneVerdict::Recent => &mut self.retained.recent,
+            PruneVerdict::Unfinished => &mut self.retained.unfinished,
+            PruneVerdict::Failed => &mut self.retained.failed,
+            PruneVerdict::Needed => &mut self.retained.needed,
+            PruneVerdict::Busy | PruneVerdict::Unarchived => &mut self.retained.busy,
+            PruneVerdict::Refused => &mut self.retained.refused,
+            // Another call has deleted it.
+            PruneVerdict::Absent => return,
+        };
+        *count += 1;
+        self.messages += result.messages;
+        self.events += result.events;
+    }
+}
+
+/// Rows that are deleted apart from hierarchies.
+#[derive(Clone, Copy, Debug)]
+pub enum Expired {
+    /// Signals that have reached no run since this age.
+    Signals(Duration),
+    /// The unique keys of deleted hierarchies.
+    UniqueKeys,
+}
+
+impl Expired {
+    /// Deletes a batch of them, and returns its size; or counts all.
+    pub async fn prune(self, tables: &PostgresStore, mode: PruneMode) -> sqlx::Result<u64> {
+        match self {
+            Self::Signals(age) => tables.prune_signals(age, ROWS_MAX, mode).await,
+            Self::UniqueKeys => tables.prune_keys(ROWS_MAX, mode).await,
+        }
+    }
+
+    /// Adds a batch to the counts.
+    pub fn count(self, pruned: &mut Pruned, more: u64) {
+        match self {
+            Self::Signals(_) => pruned.signals += more,
+            Self::UniqueKeys => pruned.unique_keys += more,
+        }
     }
 }

@@ -216,12 +216,14 @@ pub fn no_failure() -> Failure {
 
 /// A run of which a child has ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct ParentRef {
-    pub(crate) root: Uuid,
-    pub(crate) id: Uuid,
+pub struct ParentRef {
+    /// Its hierarchy.
+    pub root: Uuid,
+    /// The run.
+    pub id: Uuid,
     /// The time of the child's last event.
     #[serde(with = "time::serde::rfc3339")]
-    pub(crate) at: OffsetDateTime,
+    pub at: OffsetDateTime,
 }
 
 /// The runs that wait for no child any more.

@@ -75,7 +75,7 @@ pub(crate) fn check_topic(topic: &str, message: &'static str) -> Result<(), Runt
 
 /// Checks that PostgreSQL can store the value, that it is not too large, and that it can be read back. `what` names
 /// it in the error.
-pub(crate) fn storable(value: Value, limit: usize, what: impl Fn() -> String) -> Result<Value, RuntimeError> {
+pub fn storable(value: Value, limit: usize, what: impl Fn() -> String) -> Result<Value, RuntimeError> {
     measured(value, limit, what).map(|(value, _)| value)
 }
 

@@ -22,7 +22,7 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The turns of the reads of a program. They come in the order of the requests. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct ReadPermits {
+pub struct ReadPermits {
     free: Arc<Semaphore>,
     /// The time of the last turn of any read.
     given_at: Arc<Mutex<Instant>>,

@@ -63,7 +63,7 @@ type AnyWork<'a> = Pin<&'a mut (dyn Future<Output = sqlx::Result<()>> + Send)>;
 
 /// One operation, with its attempts so far.
 #[derive(Debug)]
-pub(crate) struct Retries {
+pub struct Retries {
     retry_for: Duration,
     since: Instant,
     attempts: u32,
@@ -90,7 +90,7 @@ pub struct GivenUp {
 
 impl Retries {
     /// An operation whose retry time begins now.
-    pub(crate) fn new(retry_for: Duration) -> Self {
+    pub fn new(retry_for: Duration) -> Self {
         let (since, pause) = (Instant::now(), PAUSE_MIN);
         Self {
             retry_for,
@@ -105,13 +105,13 @@ impl Retries {
     }
 
     /// Disables the retry after an attempt that may have been committed.
-    pub(crate) fn once(self) -> Self {
+    pub fn once(self) -> Self {
         Self { ends_in_doubt: true, ..self }
     }
 
     /// Makes it a read for a client, each attempt of which waits for one of these turns. Its statements have no effect, and end when
     /// it is dropped. `None` for a store without connections.
-    pub(crate) fn reading(self, reads: Option<ReadPermits>) -> Self {
+    pub fn reading(self, reads: Option<ReadPermits>) -> Self {
         Self { reads, ..self }
     }
 
@@ -152,7 +152,7 @@ impl Retries {
 
     /// Makes attempts until one succeeds or is refused by the server, or the retry time is over. The argument is
     /// the attempt.
-    pub(crate) async fn run<T: Send, F>(mut self, mut attempt: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
+    pub async fn run<T: Send, F>(mut self, mut attempt: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,
     {

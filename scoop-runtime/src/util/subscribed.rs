@@ -25,7 +25,8 @@ pub struct Subscribed {
 
 impl Subscribed {
     /// The topics to name in an error about a topic without handlers.
-    pub(crate) fn near<'a>(topic: &str, topics: impl Iterator<Item = &'a str>) -> Self {
+    #[doc(hidden)]
+    pub fn near<'a>(topic: &str, topics: impl Iterator<Item = &'a str>) -> Self {
         let topics: BTreeSet<_> = topics.collect();
         let distance_max = 2.max(topic.len() / 4);
         let distances = topics.iter().map(|other| (strsim::damerau_levenshtein(topic, other), *other));

@@ -310,7 +310,7 @@ async fn ask(
 ) -> Response {
     let explanation = match web.scoop.operate().runs().explain(id).await {
         Ok(explanation) => explanation,
-        Err(error) => return Fault::Runtime(error).page(&base.0),
+        Err(error) => return Fault::from(error).page(&base.0),
     };
     let is_run = matches!(explanation.named, IdObject::Run { .. });
     let back = format!("{}/{}/{id}", base.0, if is_run { "runs" } else { "hierarchies" });
@@ -343,9 +343,7 @@ async fn request(
         Action::Retry => scoop.operate().failures().retry(id).source(name).await?.name(),
         Action::Skip => scoop.operate().failures().skip(id, reason).source(name).await?.name(),
         Action::Resolve => scoop.operate().failures().resolve(id, reason).source(name).await?.name(),
-        Action::Relaunch => {
-            scoop.operate().runs().relaunch(id, reason).source(name).without_place().await?.name()
-        }
+        Action::Relaunch => scoop.operate().runs().relaunch(id, reason).source(name).await?.name(),
         Action::Signal => scoop
             .operate()
             .runs()

@@ -7,7 +7,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use scoop_operate::OperateExt as _;
 use scoop_runtime::shown::humane;
-use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RunRequest, RuntimeError, Status, Tree};
+use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RunRequest, Status, Tree};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -79,7 +79,7 @@ pub(crate) async fn show(
     match read(&web, &base, &id, &fields).await {
         Ok(shown) => page(&shown).into_response(),
         // The id of a run or a message has another page.
-        Err((Some(id), Fault::Runtime(RuntimeError::WrongId { .. }))) => {
+        Err((Some(id), Fault::Library(error))) if error.wrong_id().is_some() => {
             match path_of(&web.scoop, id).await {
                 Ok(path) => redirect(&format!("{}{path}", base.0)),
                 Err(fault) => fault.page(&base.0),

@@ -4,8 +4,8 @@ use askama::Template;
 use axum::extract::{Form, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use scoop_operate::OperateExt as _;
-use scoop_runtime::{RelaunchAnswer, RepairAnswer, RuntimeError};
+use scoop_operate::{OperateError, OperateExt as _};
+use scoop_runtime::{RelaunchAnswer, RepairAnswer};
 use uuid::Uuid;
 
 use super::action::Action;
@@ -128,7 +128,7 @@ async fn ask(
         let answer = match action {
             Action::Relaunch => Some(match web.scoop.operate().runs().relaunch(run, "").dry_run().await {
                 Ok(answer) => answer.name().to_owned(),
-                Err(error) => block(&Fault::Runtime(error).text()),
+                Err(error) => block(&Fault::from(error).text()),
             }),
             _ => None,
         };
@@ -160,8 +160,7 @@ async fn carried_out(
     for run in runs {
         // Each would fail in the same way, perhaps after waiting.
         let result = if is_away { None } else { Some(request(web, action, run, &entered).await) };
-        is_away |=
-            matches!(result, Some(Err(RuntimeError::Unavailable { .. } | RuntimeError::ShutDown { .. })));
+        is_away |= matches!(&result, Some(Err(error)) if error.is_unavailable() && !error.is_busy());
         results.push(Requested::of(run, result));
     }
     let shown = page(&ResultPage {
@@ -179,11 +178,10 @@ async fn request(
     action: Action,
     run: Uuid,
     Entered { name, reason, .. }: &Entered,
-) -> Result<(String, bool), RuntimeError> {
+) -> Result<(String, bool), OperateError> {
     Ok(match action {
         Action::Relaunch => {
-            let answer =
-                web.scoop.operate().runs().relaunch(run, &**reason).source(&**name).without_place().await?;
+            let answer = web.scoop.operate().runs().relaunch(run, &**reason).source(&**name).await?;
             (answer.to_string(), matches!(answer, RelaunchAnswer::Accepted(_)))
         }
         _ => {
@@ -195,11 +193,11 @@ async fn request(
 
 impl Requested {
     /// The result of a request; `None` if it was not made.
-    fn of(run: Uuid, result: Option<Result<(String, bool), RuntimeError>>) -> Self {
+    fn of(run: Uuid, result: Option<Result<(String, bool), OperateError>>) -> Self {
         let (word, tone, why) = match result {
             Some(Ok((answer, true))) => ("done", "good", answer),
             Some(Ok((answer, false))) => ("refused", "idle", answer),
-            Some(Err(error)) => ("failed", "bad", Fault::Runtime(error).text()),
+            Some(Err(error)) => ("failed", "bad", Fault::from(error).text()),
             None => ("not requested", "idle", "the database did not answer before".into()),
         };
         Self { run, word, tone, why: block(&why) }

@@ -7,9 +7,11 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_operate::RunCursor;
-use scoop_operate::{Activity, ActivitySpan, FindRuns, OperateExt as _, RunCounts, RunDurations, RunSummary};
+use scoop_operate::{
+    Activity, ActivitySpan, FindRuns, OperateError, OperateExt as _, RunCounts, RunDurations, RunSummary,
+};
 use scoop_runtime::shown::humane;
-use scoop_runtime::{RunPhase, RuntimeError, Scoop};
+use scoop_runtime::{RunPhase, Scoop};
 
 use super::count::Count;
 use super::spark::Spark;
@@ -167,7 +169,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, F
 }
 
 /// The latest failed hierarchies, and the place to search further if there may be earlier ones.
-async fn read_failed(scoop: &Scoop) -> Result<(Vec<RunSummary>, Option<RunCursor>), RuntimeError> {
+async fn read_failed(scoop: &Scoop) -> Result<(Vec<RunSummary>, Option<RunCursor>), OperateError> {
     let failed = FAILED.into_iter().fold(scoop.operate().runs().list().roots(), FindRuns::state);
     let (mut found, mut place) = (vec![], None::<RunCursor>);
     for _ in 0..FAILED_PAGES_MAX {

@@ -75,7 +75,7 @@ async fn found(web: &Web, fields: &Fields) -> Result<Vec<Find>, Fault> {
     if let Ok(id) = text.parse::<Uuid>() {
         return match path_of(&web.scoop, id).await {
             // A message may be found by it.
-            Err(Fault::Runtime(RuntimeError::NoSuchRun { .. } | RuntimeError::NoSuchMessage { .. })) => {
+            Err(Fault::Library(error)) if error.is_not_found() => {
                 let finds = of_values(web, text).await?;
                 if finds.is_empty() { Ok(Find::at(path_of(&web.scoop, id).await?)) } else { Ok(finds) }
             }

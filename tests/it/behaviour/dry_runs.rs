@@ -78,9 +78,10 @@ impl Asked {
 
     /// Asserts that a dry run gets this answer while the locks of the request are held, and changes nothing; and that the request
     /// gets the same answer after that.
-    async fn answers<A>(&self, request: impl Fn(&Scoop) -> Request<A>, expected: A) -> Result<()>
+    async fn answers<A, E>(&self, request: impl Fn(&Scoop) -> Request<A, E>, expected: A) -> Result<()>
     where
         A: Copy + Debug + PartialEq + Send + 'static,
+        E: From<RuntimeError> + std::error::Error + Send + Sync + 'static,
     {
         let before = self.db.texts(ROWS).await;
         let mut locked = self.db.pool().begin().await?;

@@ -1,5 +1,6 @@
 //! The row of the end of a run is gone. Its parent gets stuck and names it, and goes on when the row is back; clients get an error.
 
+use scoop::operate::OperateError;
 use uuid::Uuid;
 
 use super::*;
@@ -93,9 +94,9 @@ async fn wait_and_requests_about_a_hierarchy_whose_end_is_missing_fail() -> Resu
     assert_eq!(root.ends().await?, Outcome::Committed);
     db.execute("DELETE FROM scoop.ended_run").await;
     let answers = [
-        scoop.find(root.id()).await?.wait().await.map(drop),
+        scoop.find(root.id()).await?.wait().await.map(drop).map_err(OperateError::from),
         scoop.operate().runs().relaunch(root.id(), "again").await.map(drop),
-        scoop.rollback(root.id(), "wrong").await.map(drop),
+        scoop.rollback(root.id(), "wrong").await.map(drop).map_err(OperateError::from),
     ];
     for answer in answers {
         let why = format!("{:?}", answer.expect_err("nobody knows what became of it"));

@@ -1,7 +1,7 @@
 //! Ids of runs and hierarchies, and the error for an id that names something else.
 
 use scoop::requests::{CancelAnswer, RepairAnswer};
-use scoop::{Handle, HierarchyId, IdObject, RunId, RuntimeError};
+use scoop::{Handle, HierarchyId, IdKind, IdObject, RunId, RuntimeError};
 use uuid::Uuid;
 
 use super::*;
@@ -31,7 +31,7 @@ async fn committed() -> Result<(Database, Scoop, Handle)> {
 }
 
 /// The error of a request.
-fn refusal<T: std::fmt::Debug>(answer: Result<T, RuntimeError>) -> String {
+fn refusal<T: std::fmt::Debug>(answer: Result<T, impl std::fmt::Debug + std::fmt::Display>) -> String {
     answer.expect_err("the id is not the right one").to_string()
 }
 
@@ -66,10 +66,8 @@ async fn id_of_a_hierarchy_where_a_run_is_wanted_is_refused_with_the_run() -> Re
     let (_db, scoop, order) = committed().await?;
     let run = order.tree().await?.roots()[0].id();
     let error = scoop.operate().failures().retry(order.id().uuid()).await.expect_err("it is no run");
-    let RuntimeError::WrongId { id, named: IdObject::Hierarchy { runs }, .. } = &error else {
-        panic!("{error}")
-    };
-    assert_eq!((*id, &**runs), (order.id().uuid(), &[(run, "checkout".to_owned())][..]));
+    let Some((IdObject::Hierarchy { runs }, IdKind::Run)) = error.wrong_id() else { panic!("{error}") };
+    assert_eq!(runs[..], [(run, "checkout".to_owned())]);
     let expected =
         format!("{} is the hierarchy that begins with run {run} of `checkout`; use {run}", order.id());
     assert_eq!(error.to_string(), expected);
@@ -139,9 +137,12 @@ async fn pending_run_is_found_by_its_id() -> Result<()> {
 async fn unknown_id_is_refused() -> Result<()> {
     let (_db, scoop, _) = committed().await?;
     let unknown = Uuid::new_v4();
-    let runs = [scoop.operate().failures().retry(unknown).await.err(), scoop.cancel(unknown, "").await.err()];
-    assert!(runs.iter().all(|error| matches!(error, Some(RuntimeError::NoSuchRun { id }) if *id == unknown)));
-    let missing = scoop.operate().failures().interventions(unknown).await;
-    assert!(matches!(missing, Err(RuntimeError::NoSuchMessage { id }) if id == unknown), "{missing:?}");
+    let cancelled = scoop.cancel(unknown, "").await;
+    assert!(matches!(cancelled, Err(RuntimeError::NoSuchRun { id }) if id == unknown), "{cancelled:?}");
+    let retried = scoop.operate().failures().retry(unknown).await.unwrap_err();
+    let missing = scoop.operate().failures().interventions(unknown).await.unwrap_err();
+    for error in [retried, missing] {
+        assert!(error.is_not_found() && error.to_string().contains(&unknown.to_string()), "{error}");
+    }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use scoop::Handle;
+use scoop::operate::OperateError;
 use scoop::requests::RepairAnswer;
 use scoop::retention::Retention;
 
@@ -311,7 +312,7 @@ async fn signals_are_deleted_a_week_after_their_time() -> Result<()> {
     db.grow_older(16 * DAY).await;
     all_is_looked_at(&db, &scoop).await?;
     let rest = async || {
-        Ok::<_, RuntimeError>(scoop.operate().retention().prune().older_than(DAY).dry_run().await?.signals)
+        Ok::<_, OperateError>(scoop.operate().retention().prune().older_than(DAY).dry_run().await?.signals)
     };
     eventually("the signal is deleted", async || rest().await.is_ok_and(|signals| signals == 0)).await;
     Ok(())

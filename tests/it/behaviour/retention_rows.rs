@@ -509,7 +509,7 @@ async fn role_without_the_function_cannot_prune() -> Result<()> {
     let options = (*db.pool().connect_options()).clone().options([("role", &role)]);
     let client = Scoop::client(PgPool::connect_lazy_with(options));
     let refused = client.operate().retention().prune().await.unwrap_err();
-    assert!(matches!(refused, RuntimeError::Denied { .. }), "{refused}");
+    assert!(refused.is_denied(), "{refused}");
     db.execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
     Ok(())
 }

@@ -238,8 +238,7 @@ mod reads {
         });
         eventually("a list is read", async || lists(&db).await.len() == 1).await;
         let refused = scoop.operate().handlers().list().await.unwrap_err();
-        assert!(matches!(refused, RuntimeError::ReadsBusy { .. }), "{refused:?}");
-        assert!(refused.is_transient());
+        assert!(refused.is_busy() && refused.is_transient(), "{refused:?}");
         assert_eq!(scoop.launch(Grandchild).await?.ends().await?, Outcome::Committed);
         lock.rollback().await?;
         assert_eq!(read.await??, 0);
@@ -274,8 +273,7 @@ mod reads {
         let counting = scoop.clone();
         let counts = tokio::spawn(async move { counting.operate().runs().count().exact().await });
         // Then no read has got a turn for as long as the retry time.
-        let is_refused =
-            async || matches!(scoop.operate().handlers().list().await, Err(RuntimeError::ReadsBusy { .. }));
+        let is_refused = async || scoop.operate().handlers().list().await.is_err_and(|error| error.is_busy());
         eventually("a count has the only turn", is_refused).await;
         lock.rollback().await?;
         let counts = counts.await??;

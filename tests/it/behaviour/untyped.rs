@@ -123,8 +123,8 @@ async fn run_gets_the_signal_that_it_awaits_and_its_sender_is_recorded() -> Resu
     let send = || {
         scoop.operate().runs().signal_run(run, json(r#"{"amount":990}"#), "the bank has called").source("Ada")
     };
-    let refused = scoop.operate().runs().signal_run(run, json(r#""a\u0000b""#), "").await.err();
-    assert!(matches!(refused, Some(RuntimeError::NulCharacter { .. })), "{refused:?}");
+    let refused = scoop.operate().runs().signal_run(run, json(r#""a\u0000b""#), "").await.unwrap_err();
+    assert!(refused.is_invalid() && refused.to_string().contains("a NUL character"), "{refused:?}");
     assert!(scoop.operate().failures().interventions(order.id()).await?.is_empty(), "nothing was sent");
     assert_eq!(send().await?, scoop::requests::SignalAnswer::Accepted);
     assert_eq!(order.ends().await?, Outcome::Committed);
@@ -134,8 +134,8 @@ async fn run_gets_the_signal_that_it_awaits_and_its_sender_is_recorded() -> Resu
     let [sent] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!((&*sent.kind, &*sent.source, sent.run, &sent.step), ("signal", "Ada", run, &None));
     assert_eq!(sent.to_string(), "signal by Ada: the bank has called");
-    let wrong = scoop.operate().runs().signal_run(order.id().uuid(), json("1"), "").await.err();
-    assert!(matches!(wrong, Some(RuntimeError::WrongId { .. })), "{wrong:?}");
+    let wrong = scoop.operate().runs().signal_run(order.id().uuid(), json("1"), "").await.unwrap_err();
+    assert!(wrong.wrong_id().is_some(), "{wrong:?}");
     scoop.shutdown().await?;
     Ok(())
 }

@@ -63,7 +63,7 @@ pub(in crate::engine) async fn call<T, W>(
 }
 
 /// The result of user code that is not a future, or its panic as a failure of that source.
-pub(crate) fn run<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
+pub fn run<T>(source: &str, code: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| failure_of(payload, source))
 }
 
@@ -78,18 +78,21 @@ pub(crate) fn named(code: impl Display) -> impl FnOnce(Failure) -> Failure {
 }
 
 /// A value of user code that is dropped when no failure can follow any more: a panic is caught and ignored.
-pub(crate) struct DropGuarded<T: ?Sized = dyn Any + Send + Sync>(Option<Box<T>>);
+pub struct DropGuarded<T: ?Sized = dyn Any + Send + Sync>(Option<Box<T>>);
 
 impl<T: ?Sized> DropGuarded<T> {
-    pub(crate) fn new(value: Box<T>) -> Self {
+    /// Guards a value.
+    pub fn new(value: Box<T>) -> Self {
         Self(Some(value))
     }
 
-    pub(crate) fn get(&self) -> &T {
+    /// The value.
+    pub fn get(&self) -> &T {
         self.0.as_deref().expect("it is taken out at its end only")
     }
 
-    pub(crate) fn get_mut(&mut self) -> &mut T {
+    /// The value, to change it.
+    pub fn get_mut(&mut self) -> &mut T {
         self.0.as_deref_mut().expect("it is taken out at its end only")
     }
 

@@ -12,8 +12,7 @@ use super::PostgresStore;
 use super::decode;
 use super::query_ext::FetchExt;
 use crate::store::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, FoldedState, NewEntityEvent, Refolded, StoredEntity,
-    StoredEntityEvent,
+    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
 };
 use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
 use crate::util::retries::note;
@@ -57,7 +56,7 @@ impl EntityStorage for PostgresStore {
         limit: u32,
     ) -> sqlx::Result<Vec<StoredEntityEvent>> {
         let events = self.events_query(entity.name, &entity.key, after, limit);
-        events.all(&self.sessions).await?.iter().map(decode_event).collect()
+        events.all(&self.sessions).await?.iter().map(StoredEntityEvent::from_row).collect()
     }
 
     async fn command_decision(
@@ -72,76 +71,19 @@ impl EntityStorage for PostgresStore {
     }
 }
 
-impl PostgresStore {
-    pub(crate) async fn entity_keys(
-        &self,
-        name: &'static str,
-        after: &str,
-        limit: u32,
-    ) -> sqlx::Result<Vec<String>> {
-        let rows = self.keys_query(name, after, limit).all(&self.sessions).await?;
-        rows.iter().map(|row| row.try_get(0)).collect()
+impl StoredEntityEvent {
+    /// Decodes a row of `entity_events.sql`.
+    pub fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+        let (topic, payload): (Option<String>, Option<serde_json::Value>) =
+            (row.try_get("topic")?, row.try_get("payload")?);
+        Ok(Self {
+            version: row.try_get("version")?,
+            at: decode::time(row, "at")?,
+            message: row.try_get("message_id")?,
+            run: row.try_get("run")?,
+            event: topic.zip(payload),
+        })
     }
-
-    pub(crate) async fn refold_entity(
-        &self,
-        entity: &EntityId,
-        after: i64,
-        limit: u32,
-        fold: impl FnOnce(Vec<StoredEntityEvent>) -> FoldedState,
-    ) -> sqlx::Result<Refolded> {
-        let mut tx = self.sessions.begin().await?;
-        let lock = || sqlx::query(self.sql.entity_lock.clone()).bind(entity.name).bind(entity.key.clone());
-        let mut row = lock().first_on(&mut tx).await?;
-        if row.is_none() && after > 0 {
-            // The row is lost: there are events.
-            let insert = sqlx::query(self.sql.entity_insert.clone());
-            insert.bind(vec![entity.name]).bind(vec![entity.key.clone()]).execute(&mut *tx).await?;
-            row = lock().first_on(&mut tx).await?;
-        }
-        let stored = match row {
-            Some(row) => StoredEntity {
-                version: row.try_get("version")?,
-                // One that no program can read is replaced.
-                state: row.try_get("state").unwrap_or_default(),
-            },
-            None => StoredEntity::default(),
-        };
-        if stored.version == 0 && after == 0 {
-            tx.rollback().await?;
-            return Ok(Refolded::Written { changed: false, events: 0 });
-        }
-        let events = self.events_query(entity.name, &entity.key, after, limit.saturating_add(1));
-        let events = events.all_on(&mut tx).await?;
-        if events.len() > limit as usize {
-            tx.rollback().await?;
-            return Ok(Refolded::Behind);
-        }
-        let events: Vec<_> = events.iter().map(decode_event).collect::<sqlx::Result<_>>()?;
-        let count = events.len() as u64;
-        let folded = fold(events);
-        if let Some(refolded) = Refolded::new(&stored, &folded, count) {
-            tx.rollback().await?;
-            return Ok(refolded);
-        }
-        let refolded = folded.map(|(version, state)| StoredEntity { version, state: Some(state) });
-        let refolded = refolded.unwrap_or(stored);
-        self.write_entities(&mut tx, &[(entity.clone(), refolded)], &[]).await?;
-        tx.commit().await.inspect_err(note)?;
-        Ok(Refolded::Written { changed: true, events: count })
-    }
-}
-
-fn decode_event(row: &PgRow) -> sqlx::Result<StoredEntityEvent> {
-    let (topic, payload): (Option<String>, Option<serde_json::Value>) =
-        (row.try_get("topic")?, row.try_get("payload")?);
-    Ok(StoredEntityEvent {
-        version: row.try_get("version")?,
-        at: decode::time(row, "at")?,
-        message: row.try_get("message_id")?,
-        run: row.try_get("run")?,
-        event: topic.zip(payload),
-    })
 }
 
 impl PostgresStore {
@@ -178,21 +120,19 @@ impl PostgresStore {
         write.execute(connection).await.map(drop)
     }
 
-    pub(crate) fn keys_query(
-        &self,
-        name: &str,
-        after: &str,
-        limit: u32,
-    ) -> Query<'static, Postgres, PgArguments> {
+    /// Reads the keys of entities of a name, after this one.
+    pub fn keys_query(&self, name: &str, after: &str, limit: u32) -> Query<'static, Postgres, PgArguments> {
         let read = sqlx::query(self.sql.entity_keys.clone());
         read.bind(name.to_owned()).bind(after.to_owned()).bind(i64::from(limit))
     }
 
-    pub(crate) fn entity_query(&self, name: &str, key: &str) -> Query<'static, Postgres, PgArguments> {
+    /// Reads an entity.
+    pub fn entity_query(&self, name: &str, key: &str) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(self.sql.entity_read.clone()).bind(name.to_owned()).bind(key.to_owned())
     }
 
-    pub(crate) fn events_query(
+    /// Reads events of an entity, after this version.
+    pub fn events_query(
         &self,
         name: &str,
         key: &str,
@@ -203,7 +143,8 @@ impl PostgresStore {
         read.bind(name.to_owned()).bind(key.to_owned()).bind(after).bind(i64::from(limit))
     }
 
-    async fn write_entities(
+    /// Writes new states of entities, whose rows the transaction holds, and the events that led to them.
+    pub async fn write_entities(
         &self,
         tx: &mut PgConnection,
         changes: &[(EntityId, StoredEntity)],
@@ -220,6 +161,17 @@ impl PostgresStore {
             .bind(events.iter().map(|event| event.message).collect::<Vec<_>>())
             .bind(events.iter().map(|event| event.run).collect::<Vec<_>>());
         write.execute(tx).await.map(drop)
+    }
+
+    /// Makes the rows of entities without an event, in their order, and returns which. Those that another transaction has made
+    /// meanwhile are not among them.
+    pub async fn insert_entities(
+        &self,
+        tx: &mut PgConnection,
+        names: Vec<&'static str>,
+        keys: Vec<String>,
+    ) -> sqlx::Result<Vec<(String, String)>> {
+        sqlx::query_as(self.sql.entity_insert.clone()).bind(names).bind(keys).fetch_all(tx).await
     }
 
     /// Locks the rows of those entities that are free, and makes the missing ones. The entities are in their order.
@@ -257,8 +209,7 @@ impl PostgresStore {
         missing.sort_unstable();
         if !missing.is_empty() {
             let (names, keys) = pairs(&missing.iter().map(|nth| &entities[*nth]).collect::<Vec<_>>());
-            let insert = sqlx::query_as(self.sql.entity_insert.clone()).bind(names).bind(keys);
-            let made: Vec<(String, String)> = insert.fetch_all(&mut **tx).await?;
+            let made = self.insert_entities(tx, names, keys).await?;
             let made: BTreeSet<_> = made.iter().map(|(name, key)| (&**name, &**key)).collect();
             // The others were made by another transaction meanwhile.
             for nth in missing {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use scoop_core::{FIND_FIELDS_MAX, FindKind, FoundBy};
-use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
@@ -40,7 +39,7 @@ impl PostgresStore {
         let read_at = Instant::now();
         let mut fields: BTreeMap<String, Vec<(String, FindKind)>> = BTreeMap::new();
         for row in sqlx::query(self.sql.find_field_list.clone()).all(&self.sessions).await? {
-            fields.entry(row.try_get("topic")?).or_default().extend(field(&row)?);
+            fields.entry(row.try_get("topic")?).or_default().extend(find_field(&row)?);
         }
         // Programs of several versions may have registered more than a message can have.
         fields.values_mut().for_each(|fields| fields.truncate(FIND_FIELDS_MAX));
@@ -91,7 +90,8 @@ impl PostgresStore {
         self.insert_found_by(connection, each.collect()).await
     }
 
-    async fn insert_found_by(
+    /// Records by what these messages are found.
+    pub async fn insert_found_by(
         &self,
         connection: &mut PgConnection,
         found: Vec<(Uuid, &FoundBy)>,
@@ -111,44 +111,10 @@ impl PostgresStore {
             .await?;
         Ok(())
     }
-
-    /// Records by what the first message of a relaunched hierarchy is found: as that of the earlier one, or by the values of
-    /// another payload. Of these, unfit ones are left out: the operator did not choose the fields.
-    pub(super) async fn record_relaunched(
-        &self,
-        connection: &mut PgConnection,
-        (earlier, new): (Uuid, Uuid),
-        payload: Option<&Value>,
-    ) -> sqlx::Result<()> {
-        let Some(payload) = payload else {
-            return self.copy_found_by(connection, &[earlier], &[new]).await;
-        };
-        let fields = sqlx::query(self.sql.found_by_relaunched.clone()).bind(new).all_on(connection).await?;
-        let mut found = vec![];
-        for (position, row) in fields.iter().enumerate().take(FIND_FIELDS_MAX) {
-            let Some((name, kind)) = field(row)? else { continue };
-            let fit = scoop_core::found_by([(&*name, kind)], payload).unwrap_or_default();
-            let message: Uuid = row.try_get("message_id")?;
-            found.extend(fit.into_iter().map(|fit| (message, FoundBy { position, ..fit })));
-        }
-        self.insert_found_by(connection, found.iter().map(|(message, found)| (*message, found)).collect())
-            .await
-    }
-
-    /// Records by what copies of messages are found, as these are: of each what it is stored under, and the hierarchy of its copy.
-    pub(super) async fn copy_found_by(
-        &self,
-        connection: &mut PgConnection,
-        found: &[Uuid],
-        copies: &[Uuid],
-    ) -> sqlx::Result<()> {
-        sqlx::query(self.sql.found_by_copy.clone()).bind(found).bind(copies).execute(connection).await?;
-        Ok(())
-    }
 }
 
 /// The field of a row; `None` if a later version wrote its kind.
-fn field(row: &PgRow) -> sqlx::Result<Option<(String, FindKind)>> {
+pub fn find_field(row: &PgRow) -> sqlx::Result<Option<(String, FindKind)>> {
     let kind = FindKind::named(row.try_get("kind")?);
     kind.map(|kind| Ok((row.try_get("name")?, kind))).transpose()
 }

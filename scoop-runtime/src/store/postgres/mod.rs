@@ -23,7 +23,6 @@ mod pool;
 mod preflight;
 mod query_ext;
 mod queue;
-mod redelivery;
 mod repair;
 mod requests;
 mod retention;
@@ -49,13 +48,18 @@ mod wake;
 pub use decode::{
     failed_attempts, failure_if_readable, lineage, phase, priority, stored_time, time, time_if_any,
 };
+pub use found_by::find_field;
 pub use limit::{concurrency, rate, serial};
 pub(crate) use migrate::{files, migrate, unfit_tables};
 pub(crate) use notification::SIGNAL_SENT;
 pub use pause::pauses;
-pub(crate) use pool::{ConnectionSettings, Sessions};
+pub(crate) use pool::ConnectionSettings;
+pub use pool::READ_COMMITTED;
+pub(crate) use pool::Sessions;
 pub(crate) use preflight::{check, low_limit, refusal};
-pub(crate) use query_ext::FetchExt;
+pub use query_ext::FetchExt;
+pub use requests::commit;
+pub use retention::seconds;
 pub(crate) use session::PostgresSession;
 pub use settle_parts::without_comments;
 pub(crate) use statements::{Schema, Statements};
@@ -70,8 +74,9 @@ use tokio::sync::OnceCell;
 use self::server_clock::ServerClock;
 use crate::util::sync::Mutex;
 
+/// The store on PostgreSQL.
 #[derive(Clone, Debug)]
-pub(crate) struct PostgresStore {
+pub struct PostgresStore {
     sessions: Sessions,
     sql: Statements,
     clock: Arc<ServerClock>,
@@ -107,12 +112,13 @@ impl PostgresStore {
         }
     }
 
-    pub(crate) fn sessions(&self) -> &Sessions {
+    /// Its connections.
+    pub fn sessions(&self) -> &Sessions {
         &self.sessions
     }
 
     /// This text with the schema in place of `scoop`.
-    pub(crate) fn qualify(&self, text: &str) -> SqlStr {
+    pub fn qualify(&self, text: &str) -> SqlStr {
         self.sql.schema.qualify(text)
     }
 }

@@ -71,7 +71,7 @@ const TEST_MAX: Duration = Duration::from_secs(2);
 /// does not notice if a `begin` is cancelled while its answer is under way). Statements on it would then never be
 /// committed.
 #[derive(Clone, Debug)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     pool: PgPool,
     listening: PgPool,
     /// The user's pool, whose options may change.
@@ -159,7 +159,7 @@ impl Sessions {
     ///
     /// If the future is dropped early, nothing is done behind a proxy. On a direct route the server may still complete
     /// the statement, but for a read for a client: that ends as one of [`read`](Self::read).
-    pub(crate) async fn run<T>(
+    pub async fn run<T>(
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> sqlx::Result<T>,
     ) -> sqlx::Result<T> {
@@ -243,15 +243,13 @@ impl Sessions {
         })
     }
 
-    pub(crate) async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
+    /// Begins a transaction that may wait for locks.
+    pub async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
         self.begin_with(BEGIN).await
     }
 
     /// Begins a transaction with these statements.
-    pub(crate) async fn begin_with(
-        &self,
-        begin: &'static str,
-    ) -> sqlx::Result<Transaction<'static, Postgres>> {
+    pub async fn begin_with(&self, begin: &'static str) -> sqlx::Result<Transaction<'static, Postgres>> {
         let begin = match self.route {
             Route::Direct => begin.to_owned(),
             // The setting of the session does not count. A standby refuses it, like any other write.
@@ -308,7 +306,7 @@ impl Sessions {
     }
 
     /// The permits of reads for clients.
-    pub(crate) fn read_permits(&self) -> ReadPermits {
+    pub fn read_permits(&self) -> ReadPermits {
         self.reads.clone()
     }
 
@@ -462,7 +460,7 @@ fn is_standby(error: &sqlx::Error) -> bool {
 
 /// Each statement sees all earlier commits, independent of the database's default isolation. The lock of a lost session
 /// delays the engine only briefly.
-pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
+pub const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '5s'";
 
 #[cfg(test)]
 mod tests {

@@ -15,20 +15,25 @@ use crate::util::retries;
 pub(super) type OwnedQuery = Query<'static, Postgres, PgArguments>;
 
 /// Executes a query in its own transaction, as the route (direct or proxied) requires, or in one of the caller.
-pub(crate) trait FetchExt: Sized {
+#[expect(async_fn_in_trait, reason = "all implementations are here, and their futures are `Send`")]
+pub trait FetchExt: Sized {
     /// One row of the result.
     type Row;
 
+    /// The query with owned arguments.
     fn untyped(self) -> sqlx::Result<OwnedQuery>;
 
+    /// A row as its type.
     fn decode(row: PgRow) -> sqlx::Result<Self::Row>;
 
+    /// All rows.
     async fn all(self, sessions: &Sessions) -> sqlx::Result<Vec<Self::Row>> {
         let rows = fetch_all(self.untyped()?, sessions).await?;
         // The statement has been executed, although its answer is lost.
         rows.into_iter().map(Self::decode).collect::<sqlx::Result<_>>().inspect_err(retries::note)
     }
 
+    /// The first row, if there is one.
     async fn first(self, sessions: &Sessions) -> sqlx::Result<Option<Self::Row>> {
         let row = fetch_optional(self.untyped()?, sessions).await?;
         row.map(Self::decode).transpose().inspect_err(retries::note)
@@ -39,11 +44,13 @@ pub(crate) trait FetchExt: Sized {
         self.first(sessions).await?.ok_or(sqlx::Error::RowNotFound)
     }
 
+    /// All rows, on this connection.
     async fn all_on(self, connection: &mut PgConnection) -> sqlx::Result<Vec<Self::Row>> {
         let rows = self.untyped()?.fetch_all(connection).await?;
         rows.into_iter().map(Self::decode).collect()
     }
 
+    /// The first row on this connection, if there is one.
     async fn first_on(self, connection: &mut PgConnection) -> sqlx::Result<Option<Self::Row>> {
         self.untyped()?.fetch_optional(connection).await?.map(Self::decode).transpose()
     }

@@ -17,7 +17,8 @@ impl PostgresStore {
         Ok(limited_topics(pairs))
     }
 
-    pub(crate) async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
+    /// The queues with a limit: of these sagas, or all.
+    pub async fn queue_lengths(&self, of: Option<&[String]>) -> sqlx::Result<Vec<QueueLength>> {
         let read = |row: &PgRow| -> sqlx::Result<QueueLength> {
             let (limit, waiting) = (row.try_get("most")?, row.try_get::<i64, _>("waiting")?);
             let waiting = usize::try_from(waiting).unwrap_or(0);

@@ -27,7 +27,7 @@ impl RepairStorage for PostgresStore {
         asked: &RepairRequest<'_>,
     ) -> sqlx::Result<Result<RepairResult, Refusal>> {
         let (root, run) = (target.lineage.root_id(), target.lineage.id());
-        let mut tx = self.begin_request(root, asked.requester.asked).await?;
+        let mut tx = self.begin_request(root, asked.requester.asked.is_dry_run).await?;
         if !asked.requester.asked.is_dry_run {
             let lineage = target.lineage.ids();
             sqlx::query(self.sql.run_lock_lineage.clone()).bind(root).bind(lineage).execute(&mut *tx).await?;
@@ -91,14 +91,15 @@ impl RepairStorage for PostgresStore {
 }
 
 impl PostgresStore {
-    pub(crate) async fn record_signal(
+    /// The signal that a run awaits. Records the request for it.
+    pub async fn record_signal(
         &self,
         target: &RequestTarget,
         requester: Requester<'_>,
     ) -> sqlx::Result<Option<SignalKey>> {
         let root = target.lineage.root_id();
         // A hierarchy with this run in it is not deleted meanwhile.
-        let mut tx = self.begin_request(root, requester.asked).await?;
+        let mut tx = self.begin_request(root, requester.asked.is_dry_run).await?;
         let awaited: Option<(String, String, String)> = sqlx::query_as(self.sql.signal_awaited_by.clone())
             .bind(root)
             .bind(target.lineage.id())

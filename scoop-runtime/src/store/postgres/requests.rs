@@ -10,11 +10,11 @@ use super::decode::lineage;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::store::{
-    CancelResult, ParentRef, Relaunch, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
+    CancelResult, ParentRef, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
 };
 use crate::util::name::RUNS_NAMED;
 use crate::util::retries::{Attempt, note};
-use crate::{CancellationRequest, IdObject, RelaunchAnswer, RunId};
+use crate::{CancellationRequest, IdObject, RunId};
 
 impl RequestStorage for PostgresStore {
     async fn find_target(&self, id: Uuid) -> sqlx::Result<Option<RequestTarget>> {
@@ -105,7 +105,7 @@ impl RequestStorage for PostgresStore {
         asked: RequestKey,
     ) -> sqlx::Result<RollbackStart> {
         let root = target.lineage.root_id();
-        let mut tx = self.begin_request(root, asked).await?;
+        let mut tx = self.begin_request(root, asked.is_dry_run).await?;
         if self.is_done(&mut tx, asked).await? {
             return Ok(RollbackStart::Begun(vec![]));
         }
@@ -149,55 +149,22 @@ impl PostgresStore {
             as_others: rows.iter().filter(|(_, of)| *of == root).map(|(new, _)| (*new).into()).collect(),
         })
     }
-
-    pub(crate) async fn relaunch(
-        &self,
-        root: Uuid,
-        relaunch: &Relaunch<'_>,
-    ) -> sqlx::Result<Option<(RelaunchAnswer, Vec<String>)>> {
-        let Relaunch { requester, .. } = relaunch;
-        let mut tx = self.begin_request(root, requester.asked).await?;
-        let row = sqlx::query(self.sql.hierarchy_relaunch.clone())
-            .bind(root)
-            .bind(relaunch.root)
-            .bind(relaunch.payload.map(Json))
-            .bind(scoop_core::time_keys().collect::<Vec<_>>())
-            .bind(relaunch.even_if_committed)
-            .bind(relaunch.again)
-            .bind(requester.note)
-            .bind(requester.source)
-            .bind(requester.asked.is_dry_run)
-            .one_on(&mut tx)
-            .await?;
-        if row.try_get::<&str, _>("answer")? == "accepted" && !requester.asked.is_dry_run {
-            self.record_relaunched(&mut tx, (root, relaunch.root), relaunch.payload).await?;
-        }
-        commit(tx).await?;
-        let other = row.try_get::<Option<Uuid>, _>("relaunched")?.unwrap_or(relaunch.root).into();
-        let answer = match row.try_get("answer")? {
-            "accepted" => RelaunchAnswer::Accepted(other),
-            "relaunched before" => RelaunchAnswer::RelaunchedBefore(other),
-            "still running" => RelaunchAnswer::StillRunning,
-            "committed" => RelaunchAnswer::Committed,
-            _ => return Ok(None),
-        };
-        Ok(Some((answer, row.try_get::<Option<_>, _>("handlers")?.unwrap_or_default())))
-    }
 }
 
-pub(super) async fn commit(tx: Transaction<'static, Postgres>) -> sqlx::Result<()> {
+/// Commits a transaction with an effect.
+pub async fn commit(tx: Transaction<'static, Postgres>) -> sqlx::Result<()> {
     tx.commit().await.inspect_err(note)
 }
 
 impl PostgresStore {
     /// Begins the transaction of a request about this hierarchy. These wait for each other. A dry run only reads, and waits for
     /// nothing.
-    pub(super) async fn begin_request(
+    pub async fn begin_request(
         &self,
         root: Uuid,
-        asked: RequestKey,
+        is_dry_run: bool,
     ) -> sqlx::Result<Transaction<'static, Postgres>> {
-        if asked.is_dry_run {
+        if is_dry_run {
             return self.sessions.begin_snapshot().await;
         }
         let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;

@@ -12,49 +12,14 @@ use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
 use crate::model::retention::Retention;
-use crate::store::{DueBatch, DueSettlement, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict};
-
-const ROWS_MAX: i64 = 1_000;
+use crate::store::{DueBatch, DueSettlement, PruneMode, PruneResult, PruneTimes, PruneVerdict};
 
 /// The longest age that the server can calculate with, in seconds: about 1,000 years.
 const SECONDS_MAX: f64 = 3.2e10;
 
 impl PostgresStore {
-    pub(crate) async fn prune_page(&self, after: Uuid, age: Duration) -> sqlx::Result<PrunePage> {
-        let rows = sqlx::query(self.sql.prune_page.clone())
-            .bind(after)
-            .bind(seconds(age))
-            .bind(ROWS_MAX)
-            .all(&self.sessions)
-            .await?;
-        let mut page = PrunePage::default();
-        for row in &rows {
-            let root = row.try_get("root")?;
-            if row.try_get("may_be_old")? {
-                page.roots.push(root);
-            }
-            if row.try_get("is_put_off")? {
-                page.put_off.push(root);
-            }
-            page.next = Some(root);
-        }
-        Ok(page)
-    }
-
-    pub(crate) async fn prune(
-        &self,
-        roots: &[Uuid],
-        age: Duration,
-        mode: PruneMode,
-    ) -> sqlx::Result<Vec<PruneResult>> {
-        let prune = sqlx::query(self.sql.prune_hierarchies.clone())
-            .bind(roots.to_vec())
-            .bind(seconds(age))
-            .bind(mode == PruneMode::Count);
-        self.deletion(prune).await?.iter().map(PruneResult::from_row).collect()
-    }
-
-    pub(crate) async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
+    /// Those of these hierarchies that would be deleted.
+    pub async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
         let (committed, rolled_back, is_by_topic) = match times {
             PruneTimes::Age(age) => (seconds(age), seconds(age), false),
             PruneTimes::ByTopic(keep) => (in_seconds(keep.committed), in_seconds(keep.rolled_back), true),
@@ -162,7 +127,7 @@ impl PostgresStore {
 impl PostgresStore {
     /// Executes a statement that deletes hierarchies. After a refusal it waits until the server has released the locks: the error
     /// comes before, and the next attempt on another connection would find its own hierarchies locked.
-    async fn deletion(&self, statement: Query<'_, Postgres, PgArguments>) -> sqlx::Result<Vec<PgRow>> {
+    pub async fn deletion(&self, statement: Query<'_, Postgres, PgArguments>) -> sqlx::Result<Vec<PgRow>> {
         let deletion = self.sessions.run(async |session| {
             let rows = statement.all_on(session).await;
             if rows.is_err() {
@@ -176,7 +141,8 @@ impl PostgresStore {
 }
 
 impl PruneResult {
-    fn from_row(row: &PgRow) -> sqlx::Result<Self> {
+    /// Decodes a row of `scoop.prune`.
+    pub fn from_row(row: &PgRow) -> sqlx::Result<Self> {
         let verdict = match row.try_get("verdict")? {
             "deleted" => PruneVerdict::Deleted,
             "recent" => PruneVerdict::Recent,
@@ -192,7 +158,8 @@ impl PruneResult {
     }
 }
 
-fn seconds(age: Duration) -> f64 {
+/// An age that the server can calculate with.
+pub fn seconds(age: Duration) -> f64 {
     age.as_secs_f64().min(SECONDS_MAX)
 }
 

@@ -15,7 +15,8 @@ impl PostgresStore {
         self.writes.get_or_try_init(ask).await.copied()
     }
 
-    pub(crate) async fn lacking_rights(&self) -> sqlx::Result<Vec<String>> {
+    /// The rights that a program with sagas needs, and the role lacks.
+    pub async fn lacking_rights(&self) -> sqlx::Result<Vec<String>> {
         sqlx::query_scalar(self.sql.role_lacks.clone()).all(&self.sessions).await
     }
 }

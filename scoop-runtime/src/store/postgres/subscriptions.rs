@@ -10,19 +10,14 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::{time, time_if_any};
 use super::limit::limits;
-use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::in_seconds;
 use crate::RegisteredHandler;
 use crate::model::retention::Retention;
 use crate::saga::launches::StepTopic;
 use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{
-    ABANDONED_MAX, HandlerList, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
-    SubscriptionStorage,
-};
+use crate::store::{ABANDONED_MAX, HandlerList, ProgramRegistration, SubscriptionStorage};
 use crate::util::format::system_time;
-use crate::util::retries::note;
 
 impl SubscriptionStorage for PostgresStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> sqlx::Result<()> {
@@ -141,40 +136,6 @@ impl PostgresStore {
         let listed = sqlx::query_as(self.sql.handler_list_abandoned.clone());
         listed.bind(i64::try_from(ABANDONED_MAX).unwrap_or(i64::MAX)).all(&self.sessions).await
     }
-
-    pub(crate) async fn retire(
-        &self,
-        topic: &str,
-        handler: &str,
-        pending: PendingRuns,
-    ) -> sqlx::Result<RetiredHandler> {
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
-        let retired =
-            sqlx::query(self.sql.handler_retire.clone()).bind(topic).bind(handler).execute(&mut *tx).await?;
-        let gone = match pending {
-            PendingRuns::Keep => vec![],
-            PendingRuns::Drop => {
-                let drop = sqlx::query(self.sql.handler_delete_pending.clone()).bind(topic).bind(handler);
-                drop.fetch_all(&mut *tx).await?
-            }
-        };
-        let pending = sqlx::query_scalar(self.sql.handler_count_pending.clone()).bind(topic).bind(handler);
-        let pending = pending.one_on(&mut tx).await?;
-        tx.commit().await.inspect_err(note)?;
-        let parents = gone.iter().map(read_parent).collect::<sqlx::Result<Vec<_>>>()?;
-        Ok(RetiredHandler {
-            was_registered: retired.rows_affected() > 0,
-            pending,
-            dropped: gone.len(),
-            parents: parents.into_iter().flatten().collect(),
-        })
-    }
-}
-
-fn read_parent(row: &PgRow) -> sqlx::Result<Option<ParentRef>> {
-    let (root, at) = (row.try_get("root")?, time(row, "at")?);
-    let parent: Option<Uuid> = row.try_get("parent")?;
-    Ok(parent.map(|id| ParentRef { root, id, at }))
 }
 
 impl RegisteredHandler {
@@ -186,7 +147,8 @@ impl RegisteredHandler {
 }
 
 impl PostgresStore {
-    pub(crate) fn launches_query(&self) -> Query<'static, Postgres, PgArguments> {
+    /// Reads the recorded and declared launches of all sagas.
+    pub fn launches_query(&self) -> Query<'static, Postgres, PgArguments> {
         sqlx::query(self.sql.launches_list.clone()).bind(None::<Vec<String>>)
     }
 }

@@ -4,13 +4,11 @@ use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use time::OffsetDateTime;
-use uuid::Uuid;
+use scoop_runtime::internal::{HandlerList, notify_ready, reschedule_timer, run_to_completion};
+use scoop_runtime::{HierarchyId, RuntimeError, Subscribed, When};
 
-use crate::store::{HandlerList, Redelivery};
-use crate::util::detached::run_to_completion;
-use crate::util::retries::GivenUp;
-use crate::{HierarchyId, RuntimeError, Scoop, Subscribed, When};
+use crate::error::failed;
+use crate::{Operate, OperateError};
 
 /// The default age limit of redelivered messages.
 const LOOKS_BACK: Duration = Duration::from_secs(24 * 60 * 60);
@@ -34,13 +32,17 @@ pub struct Redelivered {
 /// A redelivery of messages without a handler. Await it.
 #[must_use = "nothing is redelivered before this is awaited"]
 pub struct Redeliver {
-    scoop: Scoop,
+    operate: Operate,
     topic: String,
     since: Option<SystemTime>,
     limit: usize,
 }
 
 impl Redeliver {
+    pub(super) fn new(operate: Operate, topic: String) -> Self {
+        Self { operate, topic, since: None, limit: LIMIT_DEFAULT }
+    }
+
     /// Restricts the redelivery to messages launched since this time, by the clock of the server; by default in the
     /// last day. The cost depends on the number of events since then.
     pub fn since(mut self, since: SystemTime) -> Self {
@@ -54,27 +56,36 @@ impl Redeliver {
         self
     }
 
-    async fn carry_out(self) -> Result<Redelivered, RuntimeError> {
-        self.scoop.tables("a redelivery")?;
+    async fn carry_out(self) -> Result<Redelivered, OperateError> {
+        let database = self.operate.required("a redelivery")?;
         let all = HandlerList::default();
-        let listed = self.scoop.retrying(|_| self.scoop.store().listed_handlers(&all)).await;
-        let listed = listed.map_err(GivenUp::error("the handlers were looked up"))?;
+        let listed =
+            database.retrying("the handlers were looked up", |_| database.listed_handlers(&all)).await?;
         if !listed.iter().any(|listed| listed.topic == self.topic) {
             let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
             let message = "operate().handlers().redeliver".to_owned();
-            return Err(RuntimeError::NoHandler { topic: self.topic, message, subscribed });
+            return Err(RuntimeError::NoHandler { topic: self.topic, message, subscribed }.into());
         }
-        let since = self.begin().await?;
+        let now = database.retrying("the clock was read", |_| database.now()).await?.earliest;
+        let since = self.since.map_or(Ok(now - LOOKS_BACK), |since| When::At(since).instant(now))?;
         let mut redelivered = Redelivered { hierarchies: vec![], more: self.limit == 0 };
         let mut after = None;
         while !redelivered.more {
             let room = (self.limit - redelivered.hierarchies.len()).min(PAGE_MAX);
             // After a lost answer, another attempt could not return the redelivered messages.
-            let page =
-                self.scoop.trial().once().run(|_| {
-                    run_to_completion(page(self.scoop.clone(), self.topic.clone(), since, after, room))
-                });
-            let page = page.await.map_err(GivenUp::error("messages were redelivered"))?;
+            let page = database.trial().once().run(|_| {
+                let (operate, database) = (self.operate.clone(), database.clone());
+                let topic = self.topic.clone();
+                run_to_completion(async move {
+                    let page = database.redeliver(&topic, since, after, room).await?;
+                    notify_ready(&operate.scoop, &page.handlers.iter().cloned().collect::<Vec<_>>());
+                    if page.has_timer {
+                        reschedule_timer(&operate.scoop);
+                    }
+                    Ok(page)
+                })
+            });
+            let page = page.await.map_err(failed("messages were redelivered"))?;
             redelivered.hierarchies.extend(page.roots.into_iter().map(HierarchyId::from));
             after = page.next;
             if after.is_none() {
@@ -84,44 +95,13 @@ impl Redeliver {
         }
         Ok(redelivered)
     }
-
-    /// The earliest launch time of redelivered messages.
-    async fn begin(&self) -> Result<OffsetDateTime, RuntimeError> {
-        let now = self.scoop.retrying(|_| self.scoop.store().now()).await;
-        let now = now.map_err(GivenUp::error("the clock was read"))?;
-        match self.since {
-            Some(since) => When::At(since).instant(now.earliest),
-            None => Ok(now.earliest - LOOKS_BACK),
-        }
-    }
-}
-
-/// Redelivers a page, and notifies the workers.
-async fn page(
-    scoop: Scoop,
-    topic: String,
-    since: OffsetDateTime,
-    after: Option<Uuid>,
-    limit: usize,
-) -> sqlx::Result<Redelivery> {
-    let page = scoop.store().tables()?.redeliver(&topic, since, after, limit).await?;
-    scoop.notify_ready(&page.handlers.iter().cloned().collect::<Vec<_>>());
-    if let Some(engine) = scoop.engine().filter(|_| page.has_timer) {
-        engine.reschedule_timer();
-    }
-    Ok(page)
 }
 
 impl IntoFuture for Redeliver {
-    type Output = Result<Redelivered, RuntimeError>;
+    type Output = Result<Redelivered, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         self.carry_out().boxed()
     }
-}
-
-/// `scoop_operate::Handlers::redeliver`.
-pub fn redeliver(scoop: &Scoop, topic: impl Into<String>) -> Redeliver {
-    Redeliver { scoop: scoop.clone(), topic: topic.into(), since: None, limit: LIMIT_DEFAULT }
 }

@@ -1,21 +1,26 @@
 //! Handlers: which are registered and which were, their workers, definitions and queues.
 
+mod redelivery;
+mod redelivery_rows;
+mod retire;
+
 use std::collections::{BTreeSet, HashMap};
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::{self, GivenUp, HandlerList, IDENTIFIER_PREFIX, system_time, time};
+use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
+use scoop_runtime::internal::{self, FetchExt as _, HandlerList, IDENTIFIER_PREFIX, system_time, time};
 use scoop_runtime::{QueueLength, RegisteredHandler};
-use scoop_runtime::{Redeliver, Retire, RuntimeError};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
-use crate::Operate;
-use crate::database::{Database, ReadExt as _};
+pub use self::redelivery::{Redeliver, Redelivered};
+pub use self::retire::{Retire, Retired};
+use crate::database::Database;
 use crate::statements::{HANDLER_LIST_RETIRED, WORKER_LIST, WORKER_LIST_DEFINITIONS};
+use crate::{Operate, OperateError};
 
 /// The handlers of a database.
 #[derive(Clone)]
@@ -27,8 +32,8 @@ pub struct Handlers {
 ///
 /// ```no_run
 /// # use scoop_operate::OperateExt as _;
-/// # use scoop_runtime::{RuntimeError, Scoop};
-/// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+/// # use scoop_runtime::Scoop;
+/// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
 /// let mut page = scoop.operate().handlers().list().limit(100).await?;
 /// while let Some(last) = page.last() {
 ///     println!("up to saga {} on {}", last.handler, last.topic);
@@ -62,8 +67,8 @@ impl ListHandlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let invoices = scoop.operate().handlers().list().named("invoice").limit(10).await?;
     /// # Ok(())
     /// # }
@@ -77,8 +82,8 @@ impl ListHandlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let has_handlers = !scoop.operate().handlers().list().topic("orders.placed").limit(1).await?.is_empty();
     /// # Ok(())
     /// # }
@@ -94,15 +99,14 @@ impl ListHandlers {
         self
     }
 
-    async fn read(self) -> Result<Vec<RegisteredHandler>, RuntimeError> {
+    async fn read(self) -> Result<Vec<RegisteredHandler>, OperateError> {
         let Self { database, part } = &self;
-        let listed = database.read_retrying(|_| database.listed_handlers(part)).await;
-        listed.map_err(GivenUp::error("the handlers were listed"))
+        database.read_retrying("the handlers were listed", |_| database.listed_handlers(part)).await
     }
 }
 
 impl IntoFuture for ListHandlers {
-    type Output = Result<Vec<RegisteredHandler>, RuntimeError>;
+    type Output = Result<Vec<RegisteredHandler>, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -114,8 +118,8 @@ impl IntoFuture for ListHandlers {
 ///
 /// ```no_run
 /// # use scoop_operate::OperateExt as _;
-/// # use scoop_runtime::{RuntimeError, Scoop};
-/// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+/// # use scoop_runtime::Scoop;
+/// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
 /// let first = scoop.operate().handlers().former().limit(100).await?;
 /// # Ok(())
 /// # }
@@ -134,15 +138,14 @@ impl ListFormerHandlers {
         self
     }
 
-    async fn read(self) -> Result<Vec<FormerHandler>, RuntimeError> {
+    async fn read(self) -> Result<Vec<FormerHandler>, OperateError> {
         let Self { database, limit } = &self;
-        let former = database.read_retrying(|_| database.former_handlers(*limit)).await;
-        former.map_err(GivenUp::error("the handlers were listed"))
+        database.read_retrying("the handlers were listed", |_| database.former_handlers(*limit)).await
     }
 }
 
 impl IntoFuture for ListFormerHandlers {
-    type Output = Result<Vec<FormerHandler>, RuntimeError>;
+    type Output = Result<Vec<FormerHandler>, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -160,7 +163,7 @@ impl Handlers {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character; or if the database fails.
+    /// [`OperateError::is_invalid`] if the topic is empty, has more than 63 bytes or a NUL character; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -168,7 +171,7 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// scoop.operate().handlers().register("orders.placed", "newsletter").await?;
     /// # Ok(())
     /// # }
@@ -177,8 +180,8 @@ impl Handlers {
         &self,
         topic: impl Into<String>,
         handler: impl Into<String>,
-    ) -> impl Future<Output = Result<(), RuntimeError>> + Send {
-        internal::register_handler(&self.operate.scoop, topic, handler)
+    ) -> impl Future<Output = Result<(), OperateError>> + Send {
+        internal::register_handler(&self.operate.scoop, topic, handler).err_into()
     }
 
     /// Retires a handler whose programs are gone: messages launched from now on are not delivered to it. Await it for
@@ -198,7 +201,7 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let retired = scoop.operate().handlers().retire("orders.placed", "newsletter").await?;
     /// if retired.pending > 0 {
     ///     scoop.operate().handlers().retire("orders.placed", "newsletter").drop_pending().await?;
@@ -207,7 +210,7 @@ impl Handlers {
     /// # }
     /// ```
     pub fn retire(&self, topic: impl Into<String>, handler: impl Into<String>) -> Retire {
-        internal::retire_handler(&self.operate.scoop, topic, handler)
+        Retire::new(self.operate.clone(), topic.into(), handler.into())
     }
 
     /// Delivers messages of a topic that had no handler at their launch to the handlers that are subscribed now.
@@ -224,14 +227,14 @@ impl Handlers {
     ///
     /// The message keeps the context with which it was launched, deadlines included. Not redelivered are messages whose
     /// hierarchy was cancelled, whose saga was or will be rolled back, or whose delivery was
-    /// [dropped](scoop_runtime::Retire::drop_pending).
+    /// [dropped](Retire::drop_pending).
     ///
     /// The call reads all events since the given time, ten thousand per query, and redelivers two hundred messages
     /// per transaction.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoHandler`] if no handler is subscribed to the topic; or if the database fails. Messages that
+    /// [`OperateError::is_not_found`] if no handler is subscribed to the topic; or if the database fails. Messages that
     /// were redelivered until then stay redelivered; repeat the call.
     ///
     /// # Cancel safety
@@ -240,7 +243,7 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// use std::time::{Duration, SystemTime};
     ///
     /// let last_week = SystemTime::now() - Duration::from_secs(7 * 24 * 60 * 60);
@@ -249,7 +252,7 @@ impl Handlers {
     /// # }
     /// ```
     pub fn redeliver(&self, topic: impl Into<String>) -> Redeliver {
-        internal::redeliver(&self.operate.scoop, topic)
+        Redeliver::new(self.operate.clone(), topic.into())
     }
 
     /// The registered handlers, by topic and saga: those of all programs that ever started on this schema, unless they were
@@ -263,7 +266,7 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for listed in scoop.operate().handlers().list().await? {
     ///     println!("{} listens on {}; limits: {}", listed.handler, listed.topic, listed.limits);
     /// }
@@ -283,7 +286,7 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for former in scoop.operate().handlers().former().limit(100).await? {
     ///     println!("{former:?}");
     /// }
@@ -306,18 +309,17 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for queue in scoop.operate().handlers().queues().await?.iter().filter(|queue| queue.is_nearly_full()) {
     ///     println!("{queue}");
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn queues(&self) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
+    pub fn queues(&self) -> BoxFuture<'static, Result<Vec<QueueLength>, OperateError>> {
         let database = self.operate.database();
         async move {
-            let listed = database.read_retrying(|_| database.queue_lengths(None)).await;
-            listed.map_err(GivenUp::error("the queues were listed"))
+            database.read_retrying("the queues were listed", |_| database.queue_lengths(None)).await
         }
         .boxed()
     }
@@ -331,7 +333,7 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let orders = scoop.operate().handlers().list().named("order").limit(100).await?;
     /// for queue in scoop.operate().handlers().queues_of(&orders).await? {
     ///     println!("{queue}");
@@ -342,7 +344,7 @@ impl Handlers {
     pub fn queues_of(
         &self,
         handlers: &[RegisteredHandler],
-    ) -> BoxFuture<'static, Result<Vec<QueueLength>, RuntimeError>> {
+    ) -> BoxFuture<'static, Result<Vec<QueueLength>, OperateError>> {
         let limited = handlers.iter().filter(|it| it.limits.queue.is_some()).map(|it| it.handler.clone());
         let (database, sagas) =
             (self.operate.database(), limited.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
@@ -350,8 +352,7 @@ impl Handlers {
             if sagas.is_empty() {
                 return Ok(vec![]);
             }
-            let listed = database.read_retrying(|_| database.queue_lengths(Some(&sagas))).await;
-            listed.map_err(GivenUp::error("the queues were listed"))
+            database.read_retrying("the queues were listed", |_| database.queue_lengths(Some(&sagas))).await
         }
         .boxed()
     }
@@ -367,7 +368,7 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let handlers = scoop.operate().handlers().list().limit(100).await?;
     /// for (handler, definitions) in handlers.iter().zip(scoop.operate().handlers().definitions(&handlers).await?) {
     ///     println!("{} has {} workers", handler.handler, definitions.len());
@@ -378,13 +379,14 @@ impl Handlers {
     pub fn definitions(
         &self,
         handlers: &[RegisteredHandler],
-    ) -> BoxFuture<'static, Result<Vec<Vec<i32>>, RuntimeError>> {
+    ) -> BoxFuture<'static, Result<Vec<Vec<i32>>, OperateError>> {
         let database = self.operate.database();
         let (topics, sagas): (Vec<_>, Vec<_>) =
             handlers.iter().map(|it| (it.topic.clone(), it.handler.clone())).unzip();
         async move {
-            let living = database.read_retrying(|_| database.living_definitions(&topics, &sagas)).await;
-            let living = living.map_err(GivenUp::error("the workers were listed"))?;
+            let living = database
+                .read_retrying("the workers were listed", |_| database.living_definitions(&topics, &sagas))
+                .await?;
             let mut served: HashMap<_, Vec<i32>> = HashMap::new();
             for (topic, saga, definition) in &living {
                 served.entry((topic, saga)).or_default().push(*definition);
@@ -405,27 +407,24 @@ impl Handlers {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for worker in scoop.operate().handlers().workers().await? {
     ///     println!("{} with {} sagas", worker.identifier, worker.sagas.len());
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn workers(&self) -> BoxFuture<'static, Result<Vec<RegisteredWorker>, RuntimeError>> {
+    pub fn workers(&self) -> BoxFuture<'static, Result<Vec<RegisteredWorker>, OperateError>> {
         let database = self.operate.database();
-        async move {
-            let listed = database.read_retrying(|_| database.listed_workers()).await;
-            listed.map_err(GivenUp::error("the workers were listed"))
-        }
-        .boxed()
+        async move { database.read_retrying("the workers were listed", |_| database.listed_workers()).await }
+            .boxed()
     }
 }
 
 impl Database {
     pub(crate) async fn former_handlers(&self, limit: Option<u32>) -> sqlx::Result<Vec<FormerHandler>> {
         let query = sqlx::query(self.text(HANDLER_LIST_RETIRED)).bind(limit.map(i64::from));
-        let rows = query.all(self).await?;
+        let rows = query.all(self.sessions()).await?;
         let read = |row: &PgRow| -> sqlx::Result<FormerHandler> {
             let retired_at = system_time(time(row, "retired_at")?);
             Ok(FormerHandler { topic: row.try_get("topic")?, handler: row.try_get("handler")?, retired_at })
@@ -434,7 +433,7 @@ impl Database {
     }
 
     pub(crate) async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
-        let rows = sqlx::query(self.text(WORKER_LIST)).all(self).await?;
+        let rows = sqlx::query(self.text(WORKER_LIST)).all(self.sessions()).await?;
         rows.iter().map(read_registered).collect()
     }
 
@@ -444,7 +443,7 @@ impl Database {
         handlers: &[String],
     ) -> sqlx::Result<Vec<(String, String, i32)>> {
         let query = sqlx::query(self.text(WORKER_LIST_DEFINITIONS)).bind(topics).bind(handlers);
-        let rows = query.all(self).await?;
+        let rows = query.all(self.sessions()).await?;
         rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
     }
 }

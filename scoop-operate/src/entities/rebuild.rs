@@ -3,17 +3,20 @@
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Entity, EntityKey as _, EntityType, Escaped};
+use scoop_runtime::internal::{
+    EntityId, FetchExt as _, StoredEntity, StoredEntityEvent, commit, possible_key,
+};
+use sqlx::Row as _;
 
-use super::command::possible_key;
-use super::scoop::Scoop;
-use crate::RuntimeError;
-use crate::entity_fold::{EntityFold, Unfolded};
-use crate::store::EntityId;
-use crate::store::entity::Refolded;
-use crate::util::retries::GivenUp;
+use super::fold::{EntityFold, FoldedState, Refolded, Unfolded};
+use crate::database::Database;
+use crate::error::ErrorKind;
+use crate::statements::ENTITY_LOCK;
+use crate::{Operate, OperateError};
 
 /// The number of events that are read at a time, and of those that are applied at most while the entity is locked.
 const EVENTS_MAX: u32 = 100;
@@ -60,7 +63,7 @@ impl fmt::Display for EntityNotRebuilt {
 /// A rebuild of entities. Await it.
 #[must_use = "nothing is rebuilt before this is awaited"]
 pub struct RebuildEntities<E> {
-    scoop: Scoop,
+    operate: Operate,
     key: Option<String>,
     after: String,
     limit: Option<u64>,
@@ -68,6 +71,16 @@ pub struct RebuildEntities<E> {
 }
 
 impl<E: Entity> RebuildEntities<E> {
+    pub(super) fn new(operate: Operate) -> Self {
+        const {
+            assert!(
+                !E::IN_TABLE,
+                "the states of this entity are in a table of yours, so they are not rebuilt"
+            );
+        }
+        Self { operate, key: None, after: String::new(), limit: None, entity: PhantomData }
+    }
+
     /// Restricts it to the entity with this key.
     pub fn key(mut self, key: E::Key) -> Self {
         self.key = Some(key.to_key());
@@ -88,28 +101,28 @@ impl<E: Entity> RebuildEntities<E> {
 }
 
 impl<E: Entity> IntoFuture for RebuildEntities<E> {
-    type Output = Result<RebuiltEntities, RuntimeError>;
+    type Output = Result<RebuiltEntities, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { scoop, key, after, limit, .. } = self;
-        let rebuild = Rebuild {
-            scoop,
-            entity: EntityType::of::<E>(),
-            report: RebuiltEntities::default(),
-            failures: vec![],
-            failed: 0,
-        };
-        match key {
-            Some(key) => rebuild.one(key).boxed(),
-            None => rebuild.all(after, limit).boxed(),
+        let Self { operate, key, after, limit, .. } = self;
+        let entity = EntityType::of::<E>();
+        async move {
+            let database = operate.required("a rebuild of entities")?;
+            let report = RebuiltEntities::default();
+            let rebuild = Rebuild { database, entity, report, failures: vec![], failed: 0 };
+            match key {
+                Some(key) => rebuild.one(key).await,
+                None => rebuild.all(after, limit).await,
+            }
         }
+        .boxed()
     }
 }
 
 /// A rebuild under way.
 struct Rebuild {
-    scoop: Scoop,
+    database: Arc<Database>,
     entity: EntityType,
     report: RebuiltEntities,
     failures: Vec<EntityNotRebuilt>,
@@ -117,20 +130,21 @@ struct Rebuild {
 }
 
 impl Rebuild {
-    async fn one(mut self, key: String) -> Result<RebuiltEntities, RuntimeError> {
+    async fn one(mut self, key: String) -> Result<RebuiltEntities, OperateError> {
         let id = possible_key(EntityId { name: self.entity.name(), key })?;
         self.rebuild(id).await?;
         self.result()
     }
 
-    async fn all(mut self, mut after: String, limit: Option<u64>) -> Result<RebuiltEntities, RuntimeError> {
+    async fn all(mut self, mut after: String, limit: Option<u64>) -> Result<RebuiltEntities, OperateError> {
         let name = self.entity.name();
-        let tables = self.scoop.tables("a rebuild of entities")?.clone();
         let mut left = limit.unwrap_or(u64::MAX);
         loop {
             let page = u32::try_from(left).unwrap_or(u32::MAX).min(KEYS_MAX);
-            let keys = self.scoop.retrying(|_| tables.entity_keys(name, &after, page)).await;
-            let keys = keys.map_err(GivenUp::error("the entities were listed"))?;
+            let keys = self
+                .database
+                .retrying("the entities were listed", |_| self.database.named_entity_keys(name, &after, page))
+                .await?;
             let is_last = keys.len() < page as usize;
             for key in keys {
                 self.rebuild(EntityId { name, key: key.clone() }).await?;
@@ -146,21 +160,19 @@ impl Rebuild {
         }
     }
 
-    fn result(self) -> Result<RebuiltEntities, RuntimeError> {
+    fn result(self) -> Result<RebuiltEntities, OperateError> {
         let Self { entity, report, failures, failed, .. } = self;
         match failed {
             0 => Ok(report),
-            failed => Err(RuntimeError::EntitiesNotRebuilt {
-                entity: entity.name(),
-                failed,
-                failures,
-                rebuilt: Box::new(report),
-            }),
+            failed => {
+                let entity = entity.name();
+                Err(ErrorKind::EntitiesNotRebuilt { entity, failed, failures, rebuilt: report }.into())
+            }
         }
     }
 
     /// Rebuilds an entity, or notes why that is impossible.
-    async fn rebuild(&mut self, id: EntityId) -> Result<(), RuntimeError> {
+    async fn rebuild(&mut self, id: EntityId) -> Result<(), OperateError> {
         let events = self.report.events;
         match self.fold(&id).await? {
             Ok(false) if self.report.events == events => {}
@@ -181,18 +193,20 @@ impl Rebuild {
 
     /// Applies the events page by page, and the newest ones while the entity is locked. Returns whether its state has
     /// changed.
-    async fn fold(&mut self, id: &EntityId) -> Result<Result<bool, Unfolded>, RuntimeError> {
-        let bytes_max = self.scoop.limits().payload_bytes_max;
-        let store = self.scoop.store();
-        let tables = self.scoop.tables("a rebuild of entities")?;
+    async fn fold(&mut self, id: &EntityId) -> Result<Result<bool, Unfolded>, OperateError> {
+        let database = &self.database;
+        let bytes_max = database.payload_bytes_max;
         let mut fold = match EntityFold::new(self.entity) {
             Ok(fold) => fold,
             Err(unfolded) => return Ok(Err(unfolded)),
         };
         loop {
             loop {
-                let page = self.scoop.retrying(|_| store.entity_events(id, fold.version, EVENTS_MAX)).await;
-                let page = page.map_err(GivenUp::error("the events of an entity were looked up"))?;
+                let page = database
+                    .retrying("the events of an entity were looked up", |_| {
+                        database.recorded(id, fold.version)
+                    })
+                    .await?;
                 let is_last = page.len() < EVENTS_MAX as usize;
                 self.report.events += page.len() as u64;
                 if let Err(unfolded) = fold.apply(page) {
@@ -211,14 +225,14 @@ impl Rebuild {
                     Err(unfolded) => return Ok(Err(unfolded)),
                 },
             };
-            let refolded = self.scoop.retrying(|_| {
-                tables.refold_entity(id, version, EVENTS_MAX, |events| {
+            let refolded = database.retrying("the state of an entity was rebuilt", |_| {
+                database.refold(id, version, |events| {
                     let mut fold = EntityFold::resume(self.entity, state.as_ref(), version)?;
                     fold.apply(events)?;
                     Ok((fold.version, fold.written(bytes_max)?))
                 })
             });
-            match refolded.await.map_err(GivenUp::error("the state of an entity was rebuilt"))? {
+            match refolded.await? {
                 Refolded::Written { changed, events } => {
                     self.report.events += events;
                     return Ok(Ok(changed));
@@ -231,16 +245,57 @@ impl Rebuild {
     }
 }
 
-/// `scoop_operate::Entities::rebuild`.
-pub fn rebuild_entities<E: Entity>(scoop: &Scoop) -> RebuildEntities<E> {
-    const {
-        assert!(!E::IN_TABLE, "the states of this entity are in a table of yours, so they are not rebuilt");
+impl Database {
+    /// A page of the events of an entity after this version.
+    async fn recorded(&self, id: &EntityId, after: i64) -> sqlx::Result<Vec<StoredEntityEvent>> {
+        let events = self.events_query(id.name, &id.key, after, EVENTS_MAX).all(self.sessions()).await?;
+        events.iter().map(StoredEntityEvent::from_row).collect()
     }
-    RebuildEntities {
-        scoop: scoop.clone(),
-        key: None,
-        after: String::new(),
-        limit: None,
-        entity: PhantomData,
+
+    /// Locks an entity, and writes its state after the events since this version, if these fit on a page.
+    async fn refold(
+        &self,
+        entity: &EntityId,
+        after: i64,
+        fold: impl FnOnce(Vec<StoredEntityEvent>) -> FoldedState,
+    ) -> sqlx::Result<Refolded> {
+        let mut tx = self.sessions().begin().await?;
+        let lock = || sqlx::query(self.text(ENTITY_LOCK)).bind(entity.name).bind(entity.key.clone());
+        let mut row = lock().first_on(&mut tx).await?;
+        if row.is_none() && after > 0 {
+            // The row is lost: there are events.
+            self.insert_entities(&mut tx, vec![entity.name], vec![entity.key.clone()]).await?;
+            row = lock().first_on(&mut tx).await?;
+        }
+        let stored = match row {
+            Some(row) => StoredEntity {
+                version: row.try_get("version")?,
+                // One that no program can read is replaced.
+                state: row.try_get("state").unwrap_or_default(),
+            },
+            None => StoredEntity::default(),
+        };
+        if stored.version == 0 && after == 0 {
+            tx.rollback().await?;
+            return Ok(Refolded::Written { changed: false, events: 0 });
+        }
+        let events = self.events_query(entity.name, &entity.key, after, EVENTS_MAX + 1);
+        let events = events.all_on(&mut tx).await?;
+        if events.len() > EVENTS_MAX as usize {
+            tx.rollback().await?;
+            return Ok(Refolded::Behind);
+        }
+        let events: Vec<_> = events.iter().map(StoredEntityEvent::from_row).collect::<sqlx::Result<_>>()?;
+        let count = events.len() as u64;
+        let folded = fold(events);
+        if let Some(refolded) = Refolded::new(&stored, &folded, count) {
+            tx.rollback().await?;
+            return Ok(refolded);
+        }
+        let refolded = folded.map(|(version, state)| StoredEntity { version, state: Some(state) });
+        let refolded = refolded.unwrap_or(stored);
+        self.write_entities(&mut tx, &[(entity.clone(), refolded)], &[]).await?;
+        commit(tx).await?;
+        Ok(Refolded::Written { changed: true, events: count })
     }
 }

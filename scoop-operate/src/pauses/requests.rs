@@ -1,17 +1,23 @@
-//! Pauses of sagas, of topics, and of everything.
+//! Requests to pause and to resume, and the wait until what is paused has ended.
 
 use std::fmt;
 use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_runtime::internal::{
+    FetchExt as _, IDENTIFIER_PREFIX, pause_began, pause_ended, reschedule_timer, run_to_completion,
+};
+use scoop_runtime::{Pause, PauseTarget};
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
 use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
-use crate::engine::IDENTIFIER_PREFIX;
-use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
-use crate::util::detached::run_to_completion;
-use crate::util::retries::GivenUp;
-use crate::{IntoPauseTarget, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
+use crate::database::Database;
+use crate::error::{ErrorKind, failed};
+use crate::statements::{PAUSE_END, PAUSE_PROGRESS, PAUSE_SET, RUN_COUNT_LEFT};
+use crate::{Operate, OperateError};
 
 /// The time for which a pause waits until all workers have acknowledged it.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
@@ -20,14 +26,18 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_MIN: Duration = Duration::from_millis(2);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
-/// The shortest time for which a pause can be made.
+/// The shortest and the longest time for which a pause can be made.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 /// The longest name of a saga or topic, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
 /// The longest reason or source, in characters. Each waiting run shows them. Statements that read them end there, too.
 const TEXT_CHARS_MAX: usize = 1_000;
+
+/// The maximum value of [`Paused::running`], and of runs that are left.
+const RUNNING_MAX: usize = 1_000;
 
 /// The result of a pause (`operate().pauses().pause`). Display it for one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,11 +67,18 @@ impl Paused {
         self.in_force && self.unacknowledged.is_empty() && left == 0
     }
 
-    fn new(pause: Pause, progress: PauseProgress, runs_left: Option<usize>) -> Self {
-        let PauseProgress { in_force, is_known, behind, running } = progress;
-        let unacknowledged =
-            behind.into_iter().map(|worker| format!("{IDENTIFIER_PREFIX}{worker}")).collect();
-        Self { pause, in_force, is_known, unacknowledged, running, runs_left }
+    /// Decodes a row of `pause_progress.sql`.
+    fn from_row(row: &PgRow, pause: Pause) -> sqlx::Result<Self> {
+        let (behind, running): (Vec<Uuid>, i64) = (row.try_get("behind")?, row.try_get("running")?);
+        let identifier = |worker: Uuid| format!("{IDENTIFIER_PREFIX}{worker}");
+        Ok(Self {
+            pause,
+            in_force: row.try_get("stands")?,
+            is_known: row.try_get("is_known")?,
+            unacknowledged: behind.into_iter().map(identifier).collect(),
+            running: usize::try_from(running).unwrap_or(0),
+            runs_left: None,
+        })
     }
 }
 
@@ -71,7 +88,7 @@ impl fmt::Display for Paused {
             Some(left) => ("begun runs left", left),
             None => ("runs in a step", self.running),
         };
-        let or_more = if count >= PAUSE_RUNNING_MAX { " or more" } else { "" };
+        let or_more = if count >= RUNNING_MAX { " or more" } else { "" };
         write!(f, "{}; {counted}: {count}{or_more}", self.pause)?;
         if !self.unacknowledged.is_empty() {
             write!(f, "; not acknowledged by {}", self.unacknowledged.join(", "))?;
@@ -86,12 +103,27 @@ impl fmt::Display for Paused {
 /// A pause about to be made. Await it.
 #[must_use = "nothing is paused before this is awaited"]
 pub struct SetPause {
-    scoop: Scoop,
+    operate: Operate,
     asked: NewPause,
     drain: Option<Duration>,
 }
 
+/// A pause as it is requested.
+struct NewPause {
+    target: PauseTarget,
+    reason: Option<String>,
+    source: String,
+    limit: Option<Duration>,
+    new_runs_only: bool,
+}
+
 impl SetPause {
+    pub(super) fn new(operate: Operate, target: PauseTarget) -> Self {
+        let asked =
+            NewPause { target, reason: None, source: "scoop".into(), limit: None, new_runs_only: false };
+        Self { operate, asked, drain: None }
+    }
+
     /// Gives the reason, which is shown with each waiting run. At most 1,000 characters.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.asked.reason = Some(reason.into());
@@ -115,7 +147,7 @@ impl SetPause {
     /// launched below an unfinished one of those goes on, too, so that it can finish.
     ///
     /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::OperateError> {
     /// # use std::time::Duration;
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::PauseTarget;
@@ -144,39 +176,34 @@ impl SetPause {
         self
     }
 
-    async fn carry_out(mut self) -> Result<Paused, RuntimeError> {
+    async fn carry_out(mut self) -> Result<Paused, OperateError> {
         check_name(&self.asked.target)?;
         check_texts(&self.asked.source, self.asked.reason.as_deref())?;
         if let Some(time) = self.asked.limit.filter(|time| *time < PAUSE_MIN) {
-            return Err(RuntimeError::PauseTime { time, least: PAUSE_MIN });
+            return Err(ErrorKind::PauseTime { time, least: PAUSE_MIN }.into());
         }
         // The database cannot store a NUL.
         self.asked.source = self.asked.source.replace('\0', "");
         self.asked.reason = self.asked.reason.map(|reason| reason.replace('\0', ""));
-        let Self { scoop, asked, drain } = self;
-        let tables = scoop.tables("a pause")?;
+        let Self { operate, asked, drain } = self;
+        const DOING: &str = "a pause was made";
+        let database = operate.required("a pause")?;
         let began = Instant::now();
         let pausing = {
-            let (scoop, tables) = (scoop.clone(), tables.clone());
-            run_to_completion(async move { Ok(scoop.retrying(|_| tables.pause(&asked)).await) })
+            let database = database.clone();
+            run_to_completion(async move { database.trial().run(|_| database.pause(&asked)).await })
         };
-        let pause = pausing.await.unwrap_or_else(|error| Err(error.into()));
-        let pause = pause.map_err(GivenUp::error("a pause was made"))?;
-        telemetry::pause_began(&pause);
-        scoop.on_pauses_changed();
+        let pause = pausing.await.map_err(failed(DOING))?;
+        pause_began(&pause);
+        reschedule_timer(&operate.scoop);
         let mut look = LOOK_MIN;
         loop {
             let asked = Instant::now();
-            let progress = scoop.retrying(|_| tables.pause_progress(&pause.target)).await;
-            let progress = progress.map_err(GivenUp::error("a pause was made"))?;
-            let left = match pause.new_runs_only {
-                true => {
-                    let left = scoop.retrying(|_| tables.runs_left(&pause.target)).await;
-                    Some(left.map_err(GivenUp::error("a pause was made"))?)
-                }
-                false => None,
-            };
-            let paused = Paused::new(pause.clone(), progress, left);
+            let mut paused = database.retrying(DOING, |_| database.progress(&pause)).await?;
+            if pause.new_runs_only {
+                let left = database.retrying(DOING, |_| database.runs_left(&pause.target)).await?;
+                paused.runs_left = Some(left);
+            }
             let (is_done, limit) = match drain {
                 Some(limit) => (paused.is_drained(), limit),
                 None => (paused.unacknowledged.is_empty(), ACKNOWLEDGED_WITHIN),
@@ -192,7 +219,7 @@ impl SetPause {
 }
 
 impl IntoFuture for SetPause {
-    type Output = Result<Paused, RuntimeError>;
+    type Output = Result<Paused, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -204,9 +231,9 @@ impl IntoFuture for SetPause {
 /// the time of [`within`](Self::within) was over; 1,000 stands for that or more.
 #[must_use = "nothing is waited for before this is awaited"]
 pub struct Drained {
-    scoop: Scoop,
-    target: PauseTarget,
-    within: Option<Duration>,
+    pub(super) operate: Operate,
+    pub(super) target: PauseTarget,
+    pub(super) within: Option<Duration>,
 }
 
 impl Drained {
@@ -221,17 +248,16 @@ impl Drained {
     /// # Errors
     ///
     /// If the database fails.
-    pub fn progress(&self) -> impl Future<Output = Result<usize, RuntimeError>> + Send {
+    pub fn progress(&self) -> impl Future<Output = Result<usize, OperateError>> + Send {
         async move {
             check_name(&self.target)?;
-            let tables = self.scoop.tables("a pause")?;
-            let left = self.scoop.read_retrying(|_| tables.runs_left(&self.target)).await;
-            left.map_err(GivenUp::error("runs were counted"))
+            let database = self.operate.required("a pause")?;
+            database.read_retrying("runs were counted", |_| database.runs_left(&self.target)).await
         }
         .boxed()
     }
 
-    async fn wait(self) -> Result<usize, RuntimeError> {
+    async fn wait(self) -> Result<usize, OperateError> {
         let began = Instant::now();
         let mut look = LOOK_MIN;
         loop {
@@ -249,7 +275,7 @@ impl Drained {
 }
 
 impl IntoFuture for Drained {
-    type Output = Result<usize, RuntimeError>;
+    type Output = Result<usize, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -260,13 +286,17 @@ impl IntoFuture for Drained {
 /// A pause about to be ended. Await it.
 #[must_use = "nothing is resumed before this is awaited"]
 pub struct Resume {
-    scoop: Scoop,
+    operate: Operate,
     target: PauseTarget,
     source: String,
     reason: Option<String>,
 }
 
 impl Resume {
+    pub(super) fn new(operate: Operate, target: PauseTarget) -> Self {
+        Self { operate, target, source: "scoop".into(), reason: None }
+    }
+
     /// Gives the reason. At most 1,000 characters.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
@@ -279,33 +309,29 @@ impl Resume {
         self
     }
 
-    async fn carry_out(self) -> Result<Option<Pause>, RuntimeError> {
-        let Self { scoop, target, source, reason } = self;
+    async fn carry_out(self) -> Result<Option<Pause>, OperateError> {
+        let Self { operate, target, source, reason } = self;
         check_name(&target)?;
         check_texts(&source, reason.as_deref())?;
         // The database cannot store a NUL.
         let (source, reason) = (source.replace('\0', ""), reason.map(|reason| reason.replace('\0', "")));
-        let resuming = {
-            let (scoop, tables) = (scoop.clone(), scoop.tables("a pause")?.clone());
-            // A retry would not return the pause that the first attempt ended.
-            let resume = async move {
-                let once = |_| tables.resume(&target, &source, reason.as_deref());
-                scoop.trial().once().run(once).await
-            };
-            run_to_completion(async move { Ok(resume.await) })
-        };
-        let ended = resuming.await.unwrap_or_else(|error| Err(error.into()));
-        let ended = ended.map_err(GivenUp::error("a pause was ended"))?;
+        let database = operate.required("a pause")?;
+        // A retry would not return the pause that the first attempt ended.
+        let resuming = run_to_completion(async move {
+            let once = |_| database.resume(&target, &source, reason.as_deref());
+            database.trial().once().run(once).await
+        });
+        let ended = resuming.await.map_err(failed("a pause was ended"))?;
         if let Some(pause) = &ended {
-            telemetry::pause_ended(pause, "it was resumed");
-            scoop.on_pauses_changed();
+            pause_ended(pause, "it was resumed");
+            reschedule_timer(&operate.scoop);
         }
         Ok(ended)
     }
 }
 
 impl IntoFuture for Resume {
-    type Output = Result<Option<Pause>, RuntimeError>;
+    type Output = Result<Option<Pause>, OperateError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -316,12 +342,12 @@ impl IntoFuture for Resume {
 /// # Errors
 ///
 /// If no saga or topic can have the name.
-fn check_name(target: &PauseTarget) -> Result<(), RuntimeError> {
+fn check_name(target: &PauseTarget) -> Result<(), OperateError> {
     let name = target.name();
     let is_possible = !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.contains('\0');
     match target {
         PauseTarget::Topic(_) | PauseTarget::Handler(_) if !is_possible => {
-            Err(RuntimeError::PauseTarget { target: target.clone() })
+            Err(ErrorKind::PauseTarget { target: target.clone() }.into())
         }
         _ => Ok(()),
     }
@@ -330,44 +356,72 @@ fn check_name(target: &PauseTarget) -> Result<(), RuntimeError> {
 /// # Errors
 ///
 /// If the source or the reason of a pause, or of its end, is too long.
-fn check_texts(source: &str, reason: Option<&str>) -> Result<(), RuntimeError> {
+fn check_texts(source: &str, reason: Option<&str>) -> Result<(), OperateError> {
     for (part, text) in [("source", source), ("reason", reason.unwrap_or_default())] {
         let chars = text.chars().count();
         if chars > TEXT_CHARS_MAX {
-            return Err(RuntimeError::PauseText { part, chars, chars_max: TEXT_CHARS_MAX });
+            return Err(ErrorKind::PauseText { part, chars, chars_max: TEXT_CHARS_MAX }.into());
         }
     }
     Ok(())
 }
 
-/// `scoop_operate::Pauses::pause`.
-pub fn pause(scoop: &Scoop, target: impl IntoPauseTarget) -> SetPause {
-    let target = target.into_pause_target();
-    let asked = NewPause { target, reason: None, source: "scoop".into(), limit: None, new_runs_only: false };
-    SetPause { scoop: scoop.clone(), asked, drain: None }
-}
-
-/// `scoop_operate::Pauses::resume`.
-pub fn resume(scoop: &Scoop, target: impl IntoPauseTarget) -> Resume {
-    let target = target.into_pause_target();
-    Resume { scoop: scoop.clone(), target, source: "scoop".into(), reason: None }
-}
-
-/// `scoop_operate::Pauses::is_registered`.
-pub fn is_registered(
-    scoop: &Scoop,
-    target: &PauseTarget,
-) -> impl Future<Output = Result<bool, RuntimeError>> + Send + use<> {
-    let (scoop, target) = (scoop.clone(), target.clone());
-    async move {
-        let tables = scoop.tables("a pause")?;
-        let progress = scoop.retrying(|_| tables.pause_progress(&target)).await;
-        progress.map(|progress| progress.is_known).map_err(GivenUp::error("a name was looked up"))
+/// A change of the pauses is a change of the topology.
+impl Database {
+    async fn pause(&self, asked: &NewPause) -> sqlx::Result<Pause> {
+        let NewPause { target, reason, source, limit, new_runs_only } = asked;
+        let mut tx = self.begin_topology_change().await?;
+        let row = sqlx::query(self.text(PAUSE_SET))
+            .bind(target.kind())
+            .bind(target.name())
+            .bind(reason)
+            .bind(source)
+            .bind(limit.map(|limit| limit.min(PAUSE_MAX).as_secs_f64()))
+            .bind(new_runs_only)
+            .one_on(&mut tx)
+            .await?;
+        self.commit_topology_change(tx).await?;
+        Pause::from_row(&row)
     }
-    .boxed()
-}
 
-/// `scoop_operate::Pauses::drained`.
-pub fn drained(scoop: &Scoop, target: impl IntoPauseTarget) -> Drained {
-    Drained { scoop: scoop.clone(), target: target.into_pause_target(), within: None }
+    async fn resume(
+        &self,
+        target: &PauseTarget,
+        source: &str,
+        reason: Option<&str>,
+    ) -> sqlx::Result<Option<Pause>> {
+        let mut tx = self.begin_topology_change().await?;
+        let end = sqlx::query(self.text(PAUSE_END))
+            .bind(target.kind())
+            .bind(target.name())
+            .bind(source)
+            .bind(reason);
+        let Some(row) = end.first_on(&mut tx).await? else {
+            return Ok(None);
+        };
+        self.trim_ended_pauses(&mut tx).await?;
+        self.commit_topology_change(tx).await?;
+        Pause::from_row(&row).map(Some)
+    }
+
+    /// How far a pause has taken effect.
+    async fn progress(&self, pause: &Pause) -> sqlx::Result<Paused> {
+        Paused::from_row(&self.progress_row(&pause.target).await?, pause.clone())
+    }
+
+    pub(super) async fn is_registered(&self, target: &PauseTarget) -> sqlx::Result<bool> {
+        self.progress_row(target).await?.try_get("is_known")
+    }
+
+    async fn progress_row(&self, target: &PauseTarget) -> sqlx::Result<PgRow> {
+        let read = sqlx::query(self.text(PAUSE_PROGRESS)).bind(target.kind()).bind(target.name());
+        read.bind(i64::try_from(RUNNING_MAX).unwrap_or(i64::MAX)).one(self.sessions()).await
+    }
+
+    async fn runs_left(&self, target: &PauseTarget) -> sqlx::Result<usize> {
+        let count = sqlx::query_scalar(self.text(RUN_COUNT_LEFT)).bind(target.kind()).bind(target.name());
+        let count = count.bind(i64::try_from(RUNNING_MAX).unwrap_or(i64::MAX));
+        let left: i64 = count.one(self.sessions()).await?;
+        Ok(usize::try_from(left).unwrap_or(0))
+    }
 }

@@ -1,20 +1,23 @@
-//! Entities: without the types of the program.
+//! Entities: without the types of the program, and the rebuild of their states with these.
+
+mod fold;
+mod rebuild;
 
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Entity;
-use scoop_runtime::internal::{self, GivenUp, system_time, time};
-use scoop_runtime::{EntityEvents, RebuildEntities, RunId, RuntimeError};
+use scoop_runtime::internal::{self, FetchExt as _, system_time, time};
+use scoop_runtime::{EntityEvents, RunId};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::Operate;
-use crate::contents::{Content, Redaction, StoredContent, content};
-use crate::database::{Database, ReadExt as _};
+pub use self::rebuild::{EntityNotRebuilt, RebuildEntities, RebuiltEntities};
+use crate::contents::{Content, Redaction, content};
+use crate::database::Database;
 use crate::statements::ENTITY_NAMES;
+use crate::{Operate, OperateError};
 
 /// The maximum number of events of an entity on a page.
 const EVENTS_MAX: u32 = 50;
@@ -43,9 +46,8 @@ impl Entities {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::EntitiesNotRebuilt`] if an event has no application any more, does not fit its type or is missing, if
-    /// its application panics, or if the state cannot be stored; [`RuntimeError::Entity`] if the key is not possible; or if
-    /// the database fails.
+    /// [`OperateError::not_rebuilt`] has the entities of which an event has no application any more, does not fit its type or is missing,
+    /// whose application panics, or whose state cannot be stored. If the key is not possible; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -55,7 +57,7 @@ impl Entities {
     /// # use scoop_operate::OperateExt as _;
     /// # async fn example<Stock: scoop_core::Entity<Key = u64>>(
     /// #     scoop: scoop_runtime::Scoop,
-    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # ) -> Result<(), scoop_operate::OperateError> {
     /// let mut rebuilt = scoop.operate().entities().rebuild::<Stock>().limit(1_000).await?;
     /// while let Some(last_key) = rebuilt.last_key {
     ///     println!("rebuilt up to {last_key}");
@@ -65,7 +67,7 @@ impl Entities {
     /// # }
     /// ```
     pub fn rebuild<E: Entity>(&self) -> RebuildEntities<E> {
-        internal::rebuild_entities(&self.operate.scoop)
+        RebuildEntities::new(self.operate.clone())
     }
 
     /// The events of the entity with this key, oldest first: up to 100, or a [`limit`](EntityEvents::limit), after a
@@ -73,7 +75,7 @@ impl Entities {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, or if the message of an event is
+    /// [`RuntimeError::Entity`](scoop_runtime::RuntimeError::Entity) if the key has no bytes, more than 255, or a NUL character, or if the message of an event is
     /// missing; or if the database fails.
     ///
     /// ```no_run
@@ -81,7 +83,7 @@ impl Entities {
     /// # use scoop_core::{Entity, Message};
     /// # async fn example<Stock: Entity<Key = u64>, StockReserved: Message + std::fmt::Debug>(
     /// #     scoop: scoop_runtime::Scoop,
-    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # ) -> Result<(), scoop_operate::OperateError> {
     /// let mut version = 0;
     /// loop {
     ///     let page = scoop.operate().entities().events::<Stock>(7).after(version).limit(50).await?;
@@ -111,19 +113,18 @@ impl Entities {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for name in scoop.operate().entities().names().await? {
     ///     println!("{name}: {:?}", scoop.operate().entities().keys(&name, "").await?);
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn names(&self) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
+    pub fn names(&self) -> BoxFuture<'static, Result<Vec<String>, OperateError>> {
         let database = self.operate.database();
         async move {
-            let names = database.read_retrying(|_| database.entity_names(NAMES_MAX)).await;
-            names.map_err(GivenUp::error("entities were listed"))
+            database.read_retrying("entities were listed", |_| database.entity_names(NAMES_MAX)).await
         }
         .boxed()
     }
@@ -136,7 +137,7 @@ impl Entities {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let mut after = String::new();
     /// loop {
     ///     let keys = scoop.operate().entities().keys("stock", &after).await?;
@@ -146,11 +147,14 @@ impl Entities {
     /// }
     /// # }
     /// ```
-    pub fn keys(&self, name: &str, after: &str) -> BoxFuture<'static, Result<Vec<String>, RuntimeError>> {
+    pub fn keys(&self, name: &str, after: &str) -> BoxFuture<'static, Result<Vec<String>, OperateError>> {
         let (database, name, after) = (self.operate.database(), name.to_owned(), after.to_owned());
         async move {
-            let keys = database.read_retrying(|_| database.named_entity_keys(&name, &after, KEYS_MAX)).await;
-            keys.map_err(GivenUp::error("entities were listed"))
+            database
+                .read_retrying("entities were listed", |_| {
+                    database.named_entity_keys(&name, &after, KEYS_MAX)
+                })
+                .await
         }
         .boxed()
     }
@@ -164,8 +168,8 @@ impl Entities {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # use scoop_runtime::{RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop) -> Result<(), RuntimeError> {
+    /// # use scoop_runtime::Scoop;
+    /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
     /// if let Some(stock) = scoop.operate().entities().contents("stock", "7", 0).await? {
     ///     println!("version {} with {} events", stock.version, stock.events.len());
     /// }
@@ -177,28 +181,25 @@ impl Entities {
         name: &str,
         key: &str,
         after: u64,
-    ) -> BoxFuture<'static, Result<Option<EntityContents>, RuntimeError>> {
+    ) -> BoxFuture<'static, Result<Option<EntityContents>, OperateError>> {
         let (database, name, key) = (self.operate.database(), name.to_owned(), key.to_owned());
         async move {
-            let failed = || GivenUp::error("an entity was looked up");
+            let doing = "an entity was looked up";
             let redaction = database.redaction().await?;
-            let entity =
-                database.read_retrying(|_| database.entity_row(&name, &key)).await.map_err(failed())?;
+            let read = |_| database.entity_row(&name, &key, &redaction);
+            let entity = database.read_retrying(doing, read).await?;
             let after = i64::try_from(after).unwrap_or(i64::MAX);
-            let limit = EVENTS_MAX + 1;
-            let read = |_| database.entity_event_rows(&name, &key, after, limit);
-            let mut events = database.read_retrying(read).await.map_err(failed())?;
+            let read = |_| database.entity_event_rows(&name, &key, after, &redaction);
+            let mut events = database.read_retrying(doing, read).await?;
             if entity.is_none() && events.is_empty() {
                 return Ok(None);
             }
-            let entity = entity.unwrap_or_default();
+            let (version, state) = entity.unwrap_or_default();
             let is_more = events.len() > EVENTS_MAX as usize;
             events.truncate(EVENTS_MAX as usize);
-            let events = events.into_iter().map(|event| EntityEventContents::new(event, &redaction));
-            let events: Vec<_> = events.collect();
             Ok(Some(EntityContents {
-                version: u64::try_from(entity.version).unwrap_or(0),
-                state: entity.state.map(|state| redaction.shown(state)),
+                version: u64::try_from(version).unwrap_or(0),
+                state,
                 next: events.last().filter(|_| is_more).map(|last| last.version),
                 events,
             }))
@@ -209,21 +210,30 @@ impl Entities {
 
 impl Database {
     async fn entity_names(&self, limit: u32) -> sqlx::Result<Vec<String>> {
-        let rows = sqlx::query(self.text(ENTITY_NAMES)).bind(i64::from(limit)).all(self).await?;
+        let rows = sqlx::query(self.text(ENTITY_NAMES)).bind(i64::from(limit)).all(self.sessions()).await?;
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 
-    async fn named_entity_keys(&self, name: &str, after: &str, limit: u32) -> sqlx::Result<Vec<String>> {
-        let rows = self.entity_keys(name, after, limit).all(self).await?;
+    pub(super) async fn named_entity_keys(
+        &self,
+        name: &str,
+        after: &str,
+        limit: u32,
+    ) -> sqlx::Result<Vec<String>> {
+        let rows = self.keys_query(name, after, limit).all(self.sessions()).await?;
         rows.iter().map(|row| row.try_get(0)).collect()
     }
 
-    async fn entity_row(&self, name: &str, key: &str) -> sqlx::Result<Option<EntityRow>> {
-        let row = self.entity(name, key).first(self).await?;
-        let read = |row: PgRow| -> sqlx::Result<_> {
-            Ok(EntityRow { version: row.try_get("version")?, state: content(&row, "state") })
-        };
-        row.map(read).transpose()
+    /// The version and the state of an entity.
+    async fn entity_row(
+        &self,
+        name: &str,
+        key: &str,
+        redaction: &Redaction,
+    ) -> sqlx::Result<Option<(i64, Option<Content>)>> {
+        let row = self.entity_query(name, key).first(self.sessions()).await?;
+        let state = |row: &PgRow| content(row, "state").map(|state| redaction.shown(state));
+        row.map(|row| Ok((row.try_get("version")?, state(&row)))).transpose()
     }
 
     async fn entity_event_rows(
@@ -231,17 +241,17 @@ impl Database {
         name: &str,
         key: &str,
         after: i64,
-        limit: u32,
-    ) -> sqlx::Result<Vec<EntityEventRow>> {
-        let rows = self.entity_events(name, key, after, limit).all(self).await?;
+        redaction: &Redaction,
+    ) -> sqlx::Result<Vec<EntityEventContents>> {
+        let rows = self.events_query(name, key, after, EVENTS_MAX + 1).all(self.sessions()).await?;
         let read = |row: &PgRow| -> sqlx::Result<_> {
-            Ok(EntityEventRow {
-                version: row.try_get("version")?,
-                at: time(row, "at")?,
-                message: row.try_get("message_id")?,
-                run: row.try_get("run")?,
+            Ok(EntityEventContents {
+                version: u64::try_from(row.try_get::<i64, _>("version")?).unwrap_or(0),
+                at: system_time(time(row, "at")?),
                 topic: row.try_get("topic")?,
-                payload: content(row, "payload"),
+                payload: content(row, "payload").map(|payload| redaction.shown(payload)),
+                message_id: row.try_get("message_id")?,
+                command: row.try_get("run")?,
             })
         };
         rows.iter().map(read).collect()
@@ -278,36 +288,4 @@ pub struct EntityEventContents {
     pub message_id: Uuid,
     /// The run of the command.
     pub command: RunId,
-}
-
-/// An entity as it is stored.
-#[derive(Debug, Default)]
-pub(crate) struct EntityRow {
-    pub(crate) version: i64,
-    pub(crate) state: Option<StoredContent>,
-}
-
-/// An event of an entity as it is stored; without a topic and a payload if its message is missing.
-#[derive(Debug)]
-pub(crate) struct EntityEventRow {
-    pub(crate) version: i64,
-    pub(crate) at: OffsetDateTime,
-    pub(crate) message: Uuid,
-    pub(crate) run: Uuid,
-    pub(crate) topic: Option<String>,
-    pub(crate) payload: Option<StoredContent>,
-}
-
-impl EntityEventContents {
-    pub(crate) fn new(row: EntityEventRow, redaction: &Redaction) -> Self {
-        let EntityEventRow { version, at, message, run, topic, payload } = row;
-        Self {
-            version: u64::try_from(version).unwrap_or(0),
-            at: system_time(at),
-            topic,
-            payload: payload.map(|payload| redaction.shown(payload)),
-            message_id: message,
-            command: run.into(),
-        }
-    }
 }

@@ -1,15 +1,18 @@
 //! Retention: the deletion of finished hierarchies by hand, and those that could not be deleted.
 
+mod prune;
+
 use std::fmt;
 use std::time::SystemTime;
 
 use scoop_core::Escaped;
-use scoop_runtime::internal::{self, system_time, time, utc};
-use scoop_runtime::{HierarchyId, Prune};
+use scoop_runtime::HierarchyId;
+use scoop_runtime::internal::{system_time, time, utc};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
+pub use self::prune::Prune;
 use crate::Operate;
 use crate::listing::{ListItem, ListRequest};
 use crate::statements::RETENTION_UNDELETABLE;
@@ -31,7 +34,7 @@ impl Retention {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for kept in scoop.operate().retention().undeletable().limit(20).await? {
     ///     println!("{kept}");
     /// }
@@ -59,9 +62,9 @@ impl Retention {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::PruneAge`](scoop_runtime::RuntimeError::PruneAge) if the age is below an hour: younger rows may still decide whether a repeated request
-    /// is a repetition. [`RuntimeError::Archive`](scoop_runtime::RuntimeError::Archive) if the [archive](scoop_runtime::Builder::archive_with) fails. Or if the database
-    /// fails. What was deleted until then stays deleted. A hierarchy whose deletion the database refuses, for example because of a
+    /// [`OperateError::is_invalid`](crate::OperateError::is_invalid) if the age is below an hour: younger rows may still decide whether a
+    /// repeated request is a repetition. If the [archive](scoop_runtime::Builder::archive_with) fails, whose error is the source; or if
+    /// the database fails. What was deleted until then stays deleted. A hierarchy whose deletion the database refuses, for example because of a
     /// foreign key of a table of yours, is passed over: see [`RetainedHierarchies::refused`](scoop_runtime::RetainedHierarchies::refused).
     ///
     /// # Cancel safety
@@ -70,7 +73,7 @@ impl Retention {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// use std::time::Duration;
     ///
     /// let quarter = Duration::from_secs(90 * 24 * 60 * 60);
@@ -83,7 +86,7 @@ impl Retention {
     /// # }
     /// ```
     pub fn prune(&self) -> Prune {
-        internal::prune(&self.operate.scoop)
+        Prune::new(self.operate.clone())
     }
 }
 

@@ -1,19 +1,21 @@
 //! Pauses: those in force, those that have ended, and requests.
 
+mod requests;
+
 use std::fmt;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Escaped;
-use scoop_runtime::internal::{self, GivenUp, system_time, time, utc};
-use scoop_runtime::{Drained, IntoPauseTarget, Pause, PauseTarget, Resume, RuntimeError, SetPause};
+use scoop_runtime::internal::{FetchExt as _, system_time, time, utc};
+use scoop_runtime::{IntoPauseTarget, Pause, PauseTarget};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
-use crate::Operate;
-use crate::database::ReadExt as _;
+pub use self::requests::{Drained, Paused, Resume, SetPause};
 use crate::listing::{ListItem, ListRequest};
 use crate::statements::{PAUSE_LIST, PAUSE_LIST_ENDED};
+use crate::{Operate, OperateError};
 
 /// The pauses of sagas, of topics and of everything.
 #[derive(Clone)]
@@ -27,14 +29,14 @@ impl Pauses {
     /// # Errors
     ///
     /// If the database fails.
-    pub fn list(&self) -> BoxFuture<'static, Result<Vec<Pause>, RuntimeError>> {
+    pub fn list(&self) -> BoxFuture<'static, Result<Vec<Pause>, OperateError>> {
         let database = self.operate.database();
         async move {
-            let read = database.read_retrying(|_| async {
-                let rows = sqlx::query(database.text(PAUSE_LIST)).all(&database).await?;
+            let read = database.read_retrying("the pauses were listed", |_| async {
+                let rows = sqlx::query(database.text(PAUSE_LIST)).all(database.sessions()).await?;
                 rows.iter().map(Pause::from_row).collect()
             });
-            read.await.map_err(GivenUp::error("the pauses were listed"))
+            read.await
         }
         .boxed()
     }
@@ -47,7 +49,7 @@ impl Pauses {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for ended in scoop.operate().pauses().ended().limit(20).await? {
     ///     println!("{ended}");
     /// }
@@ -70,8 +72,8 @@ impl Pauses {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; [`RuntimeError::PauseText`] if the reason or the
-    /// source is too long; [`RuntimeError::PauseTime`] if the time is shorter than a millisecond; or if the database fails.
+    /// [`OperateError::is_invalid`] if no saga or topic can have the name, if the reason or the source is too long, or if the time is
+    /// shorter than a millisecond; or if the database fails.
     ///
     /// # Cancel safety
     ///
@@ -79,7 +81,7 @@ impl Pauses {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// use std::time::Duration;
     ///
     /// # use scoop_runtime::PauseTarget;
@@ -96,7 +98,7 @@ impl Pauses {
     /// # }
     /// ```
     pub fn pause(&self, target: impl IntoPauseTarget) -> SetPause {
-        internal::pause(&self.operate.scoop, target)
+        SetPause::new(self.operate.clone(), target.into_pause_target())
     }
 
     /// Ends the pause of exactly this target, in all processes. Await it for the pause, or `None` if there was none;
@@ -104,7 +106,7 @@ impl Pauses {
     ///
     /// # Errors
     ///
-    /// As [`Pauses::pause`], except for the time. [`RuntimeError::may_have_happened`] returns whether the pause may have ended despite the error.
+    /// As [`Pauses::pause`], except for the time. [`OperateError::may_have_happened`] returns whether the pause may have ended despite the error.
     ///
     /// # Cancel safety
     ///
@@ -112,7 +114,7 @@ impl Pauses {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// for pause in scoop.operate().pauses().list().await? {
     ///     println!("{pause}");
     ///     scoop.operate().pauses().resume(pause.target).source("night shift").reason("the courier is back").await?;
@@ -121,7 +123,7 @@ impl Pauses {
     /// # }
     /// ```
     pub fn resume(&self, target: impl IntoPauseTarget) -> Resume {
-        internal::resume(&self.operate.scoop, target)
+        Resume::new(self.operate.clone(), target.into_pause_target())
     }
 
     /// Whether a handler was ever registered that a target covers. Otherwise its name may be mistyped.
@@ -132,7 +134,7 @@ impl Pauses {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// # use scoop_runtime::PauseTarget;
     /// if !scoop.operate().pauses().is_registered(&PauseTarget::handler("courir")).await? {
     ///     println!("no program ever had that saga");
@@ -143,8 +145,13 @@ impl Pauses {
     pub fn is_registered(
         &self,
         target: &PauseTarget,
-    ) -> impl Future<Output = Result<bool, RuntimeError>> + Send + use<> {
-        internal::is_registered(&self.operate.scoop, target)
+    ) -> impl Future<Output = Result<bool, OperateError>> + Send + use<> {
+        let (operate, target) = (self.operate.clone(), target.clone());
+        async move {
+            let database = operate.required("a pause")?;
+            database.retrying("a name was looked up", |_| database.is_registered(&target)).await
+        }
+        .boxed()
     }
 
     /// Waits until no run of a saga, a topic or everything is left that has begun, whether or not it is paused. Await it, with
@@ -154,11 +161,11 @@ impl Pauses {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::PauseTarget`] if no saga or topic can have the name; or if the database fails.
+    /// [`OperateError::is_invalid`] if no saga or topic can have the name; or if the database fails.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// # use std::time::Duration;
     /// # use scoop_runtime::PauseTarget;
     /// let courier = PauseTarget::handler("courier");
@@ -169,7 +176,7 @@ impl Pauses {
     /// # }
     /// ```
     pub fn drained(&self, target: impl IntoPauseTarget) -> Drained {
-        internal::drained(&self.operate.scoop, target)
+        Drained { operate: self.operate.clone(), target: target.into_pause_target(), within: None }
     }
 }
 

@@ -6,36 +6,33 @@
 use std::any::Any;
 
 use scoop_core::EntityType;
+use scoop_runtime::internal::{DropGuarded, StoredEntity, StoredEntityEvent, guarded, storable};
 use serde_json::Value;
 
-use crate::engine::boundary::{self, DropGuarded};
-use crate::store::entity::StoredEntityEvent;
-use crate::util::payload::storable;
-
 /// The state after the events so far.
-pub(crate) struct EntityFold {
+pub(super) struct EntityFold {
     entity: EntityType,
     state: DropGuarded<dyn Any + Send + Sync>,
     /// The version after the newest of them.
-    pub(crate) version: i64,
+    pub(super) version: i64,
 }
 
 /// An event, or the state after it, with which an entity cannot be rebuilt.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Unfolded {
-    pub(crate) version: i64,
-    pub(crate) why: String,
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Unfolded {
+    pub(super) version: i64,
+    pub(super) why: String,
 }
 
 impl EntityFold {
     /// Before the first event.
-    pub(crate) fn new(entity: EntityType) -> Result<Self, Unfolded> {
+    pub(super) fn new(entity: EntityType) -> Result<Self, Unfolded> {
         Self::resume(entity, None, 0)
     }
 
     /// After this version, with the state of it.
-    pub(crate) fn resume(entity: EntityType, state: Option<&Value>, version: i64) -> Result<Self, Unfolded> {
-        let read = boundary::run(entity.name(), || entity.read(state));
+    pub(super) fn resume(entity: EntityType, state: Option<&Value>, version: i64) -> Result<Self, Unfolded> {
+        let read = guarded(entity.name(), || entity.read(state));
         let unfolded =
             |error: String| Unfolded { version, why: format!("its state cannot be read: {error}") };
         let state = read.map_err(|panic| unfolded(panic.to_string()))?;
@@ -44,7 +41,7 @@ impl EntityFold {
     }
 
     /// Applies the next events.
-    pub(crate) fn apply(&mut self, events: Vec<StoredEntityEvent>) -> Result<(), Unfolded> {
+    pub(super) fn apply(&mut self, events: Vec<StoredEntityEvent>) -> Result<(), Unfolded> {
         for StoredEntityEvent { version, message, event, .. } in events {
             let unfolded = |why| Err(Unfolded { version, why });
             if version != self.version + 1 {
@@ -54,7 +51,7 @@ impl EntityFold {
                 return unfolded(format!("the message {message} of the event is missing"));
             };
             let state = self.state.get_mut();
-            match boundary::run(self.entity.name(), || self.entity.apply(state, &topic, &payload)) {
+            match guarded(self.entity.name(), || self.entity.apply(state, &topic, &payload)) {
                 Ok(Ok(true)) => self.version = version,
                 Ok(Ok(false)) => {
                     return unfolded(format!(
@@ -76,12 +73,44 @@ impl EntityFold {
     }
 
     /// The state as JSON of at most so many bytes.
-    pub(crate) fn written(&self, bytes_max: usize) -> Result<Value, Unfolded> {
+    pub(super) fn written(&self, bytes_max: usize) -> Result<Value, Unfolded> {
         let unfolded = |why: String| Unfolded { version: self.version, why };
-        let written = boundary::run(self.entity.name(), || self.entity.write(self.state.get()));
+        let written = guarded(self.entity.name(), || self.entity.write(self.state.get()));
         let written = written.map_err(|panic| unfolded(panic.to_string()))?;
         let written = written.map_err(|error| unfolded(format!("its state cannot be written: {error}")))?;
         storable(written, bytes_max, || "its state".into()).map_err(|error| unfolded(error.to_string()))
+    }
+}
+
+/// The version and the state after events, or the reason for which they cannot be applied.
+pub(super) type FoldedState = Result<(i64, Value), Unfolded>;
+
+/// What became of the state of an entity that was to be rebuilt.
+#[derive(Debug)]
+pub(super) enum Refolded {
+    /// It is the state after all events. So many were applied while the entity was locked.
+    Written { changed: bool, events: u64 },
+    /// It is unchanged: too many events were left to apply.
+    Behind,
+    /// It is unchanged: an event could not be applied.
+    Failed(Unfolded),
+}
+
+impl Refolded {
+    /// Compares the locked entity with the state after its events: None if that is to be written.
+    pub(super) fn new(stored: &StoredEntity, folded: &FoldedState, events: u64) -> Option<Self> {
+        match folded {
+            Err(unfolded) => Some(Self::Failed(unfolded.clone())),
+            // An older version is that of a row that was lost or restored.
+            Ok((version, _)) if *version < stored.version => {
+                let why = format!("the event of version {} is missing", version + 1);
+                Some(Self::Failed(Unfolded { version: version + 1, why }))
+            }
+            Ok((version, state)) if (*version, Some(state)) == (stored.version, stored.state.as_ref()) => {
+                Some(Self::Written { changed: false, events })
+            }
+            Ok(_) => None,
+        }
     }
 }
 

@@ -3,22 +3,31 @@
 use std::collections::BTreeSet;
 
 use scoop_core::{Context, Direction};
+use scoop_runtime::internal::{FetchExt as _, READ_COMMITTED, commit};
 use sqlx::types::Json;
 use sqlx::{PgConnection, Row};
 use time::{Duration, OffsetDateTime};
 use uuid::{Builder, Uuid};
 
-use super::PostgresStore;
-use super::pool::READ_COMMITTED;
-use super::query_ext::FetchExt;
-use crate::store::Redelivery;
-use crate::util::ids;
-use crate::util::retries::note;
+use crate::database::Database;
+use crate::statements::{FOUND_BY_COPY, REDELIVER, REDELIVER_FIND, REDELIVER_LOCK};
 
 const EVENTS_MAX: i64 = 10_000;
 
 /// The largest lag of a program's clock, which makes the ids of events, behind the server's.
 const SKEW_MAX: Duration = Duration::MINUTE;
+
+/// The result of one page of a redelivery.
+#[derive(Debug, Default)]
+pub(super) struct Redelivery {
+    /// The hierarchies that continue or begin, one for each message.
+    pub(super) roots: BTreeSet<Uuid>,
+    pub(super) handlers: BTreeSet<String>,
+    /// Whether a message has a due time or a deadline.
+    pub(super) has_timer: bool,
+    /// The event to continue after; `None` at the end.
+    pub(super) next: Option<Uuid>,
+}
 
 /// A message that seems to have no handler.
 struct Candidate {
@@ -31,8 +40,8 @@ struct Found {
     next: Option<Uuid>,
 }
 
-impl PostgresStore {
-    pub(crate) async fn redeliver(
+impl Database {
+    pub(super) async fn redeliver(
         &self,
         topic: &str,
         since: OffsetDateTime,
@@ -45,18 +54,16 @@ impl PostgresStore {
         if candidates.is_empty() {
             return Ok(redelivery);
         }
-        let mut tx = self.sessions.begin_with(READ_COMMITTED).await?;
+        let mut tx = self.sessions().begin_with(READ_COMMITTED).await?;
         let ids: Vec<_> = candidates.iter().map(|candidate| candidate.message).collect();
-        let locked = sqlx::query_scalar(self.sql.redeliver_lock.clone()).bind(ids);
+        let locked = sqlx::query_scalar(self.text(REDELIVER_LOCK)).bind(ids);
         let locked: BTreeSet<Uuid> = locked.all_on(&mut tx).await?.into_iter().collect();
         let taken = candidates.into_iter().filter(|candidate| locked.contains(&candidate.message));
         self.deliver(&mut tx, &taken.collect::<Vec<_>>(), &mut redelivery).await?;
-        tx.commit().await.inspect_err(note)?;
+        commit(tx).await?;
         Ok(redelivery)
     }
-}
 
-impl PostgresStore {
     async fn find_unhandled(
         &self,
         topic: &str,
@@ -64,13 +71,13 @@ impl PostgresStore {
         after: Uuid,
         limit: usize,
     ) -> sqlx::Result<Found> {
-        let rows = sqlx::query(self.sql.redeliver_find.clone())
+        let rows = sqlx::query(self.text(REDELIVER_FIND))
             .bind(topic)
             .bind(since)
             .bind(after)
             .bind(EVENTS_MAX)
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .all(&self.sessions)
+            .all(self.sessions())
             .await?;
         let mut found = Found { candidates: vec![], next: None };
         for row in &rows {
@@ -94,12 +101,12 @@ impl PostgresStore {
         messages: &[Candidate],
         redelivery: &mut Redelivery,
     ) -> sqlx::Result<()> {
-        let fresh = || messages.iter().map(|_| ids::now_v7()).collect::<Vec<_>>();
+        let fresh = || messages.iter().map(|_| Uuid::now_v7()).collect::<Vec<_>>();
         let give_up_at =
             |candidate: &Candidate| candidate.context.give_up_at(Direction::Forward).into_iter().min();
         let (asked, copies): (Vec<_>, _) =
             (messages.iter().map(|candidate| candidate.message).collect(), fresh());
-        let delivered = sqlx::query(self.sql.redeliver.clone())
+        let delivered = sqlx::query(self.text(REDELIVER))
             .bind(&asked)
             .bind(messages.iter().map(|candidate| candidate.context.not_before()).collect::<Vec<_>>())
             .bind(messages.iter().map(give_up_at).collect::<Vec<_>>())
@@ -118,6 +125,17 @@ impl PostgresStore {
             one.context.not_before().is_some() || !one.context.give_up_at(Direction::Forward).is_empty()
         };
         redelivery.has_timer = messages.iter().any(sets_a_time);
+        Ok(())
+    }
+
+    /// Records by what copies of messages are found, as these are: of each what it is stored under, and the hierarchy of its copy.
+    pub(crate) async fn copy_found_by(
+        &self,
+        connection: &mut PgConnection,
+        found: &[Uuid],
+        copies: &[Uuid],
+    ) -> sqlx::Result<()> {
+        sqlx::query(self.text(FOUND_BY_COPY)).bind(found).bind(copies).execute(connection).await?;
         Ok(())
     }
 }
