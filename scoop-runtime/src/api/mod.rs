@@ -18,7 +18,6 @@ mod health;
 mod launch;
 mod launch_batcher;
 pub(crate) mod launch_options;
-mod queue_admission;
 mod read_tree;
 mod requests;
 mod signal;

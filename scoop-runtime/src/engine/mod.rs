@@ -43,6 +43,7 @@ mod wait_strategy;
 mod settle;
 
 // Shared state.
+mod admission;
 mod decisions;
 mod health_state;
 mod shared;
@@ -52,6 +53,7 @@ mod suspects;
 mod topology;
 mod wakeups;
 
+pub(crate) use admission::Admission;
 pub use health_state::EngineState;
 pub(crate) use local_start::{launch, send_signal};
 pub(crate) use shared::Engine;

@@ -58,8 +58,8 @@ pub use postgres::{
     find_field, lineage, pauses, phase, priority, rate, seconds, serial, stored_time, time, time_if_any,
     without_comments,
 };
+pub(crate) use queue::LimitedTopics;
 pub use queue::QueueLength;
-pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
 pub(crate) use requests::{
     ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Relaunches,
