@@ -8,8 +8,8 @@ use std::any::Any;
 use scoop_core::EntityType;
 use serde_json::Value;
 
-use crate::engine::boundary::{self, DropGuarded};
-use crate::store::entity::StoredEntityEvent;
+use crate::model::entity::{StoredEntityEvent, Unfolded};
+use crate::util::boundary::{self, DropGuarded};
 use crate::util::payload::storable;
 
 /// The state after the events so far.
@@ -18,13 +18,6 @@ pub(crate) struct EntityFold {
     state: DropGuarded<dyn Any + Send + Sync>,
     /// The version after the newest of them.
     pub(crate) version: i64,
-}
-
-/// An event, or the state after it, with which an entity cannot be rebuilt.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Unfolded {
-    pub(crate) version: i64,
-    pub(crate) why: String,
 }
 
 impl EntityFold {

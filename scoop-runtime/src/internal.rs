@@ -11,8 +11,11 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use crate::api::operations::*;
-pub use crate::engine::IDENTIFIER_PREFIX;
+pub use crate::model::format::{ahead, strategy, system_time, utc};
+use crate::model::handlers::RegisteredHandler;
+pub use crate::model::program::IDENTIFIER_PREFIX;
 pub use crate::model::run::QUEUED_MIN;
+pub use crate::model::run::no_failure;
 pub use crate::repair::no_program;
 use crate::store::{
     DueStorage as _, FetchExt as _, NewMessage, PostgresStore, RequestStorage as _, Store,
@@ -20,16 +23,15 @@ use crate::store::{
 };
 pub use crate::store::{FIRST_MAX, UNKNOWN_MAX};
 pub use crate::store::{
-    HandlerList, concurrency, failed_attempts, failure_if_readable, lineage, no_failure, pauses, phase,
-    priority, rate, serial, stored_time, time, time_if_any, without_comments,
+    HandlerList, concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate,
+    serial, stored_time, time, time_if_any, without_comments,
 };
-pub use crate::util::format::{ahead, strategy, system_time, utc};
 pub use crate::util::read_permits::is_out_of_permits;
 use crate::util::retries::Retries;
 pub use crate::util::retries::{Attempt, FOREVER, GivenUp};
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
-use crate::{IdObject, QueueLength, RegisteredHandler, Scoop};
+use crate::{IdObject, QueueLength, Scoop};
 
 /// The ids of the message and of the hierarchy that are launched on this topic with this unique key.
 pub fn unique_ids(topic: &str, key: &str) -> (Uuid, Uuid) {

@@ -19,7 +19,8 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    ("Rust lines of scoop-runtime", 37_044, 27_500),
+    // Values that several layers share are in files of their own.
+    ("Rust lines of scoop-runtime", 37_123, 27_500),
     // What moves here from scoop-runtime. Lists and counts by fields.
     ("Rust lines of scoop-operate", 4_540, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
@@ -43,36 +44,33 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
 
 /// The modules at the root of scoop-runtime, lowest first: each imports only from those before it.
 pub(crate) const LAYERS: &[&str] = &[
-    "bug util",
-    // Plain values.
-    "model error testing settings telemetry completion",
-    // What users write as sagas, and decisions without IO.
-    "saga repair tree entity_fold",
+    "bug",
+    // Plain values, and errors that name them.
+    "model error",
+    "util rehearsal settings telemetry completion",
+    // Decisions without IO.
+    "repair tree entity_fold",
     // Runs and their history.
-    "store",
-    "unhandled engine api simulation internal",
+    "store unhandled",
+    // What users write as sagas.
+    "saga",
+    "engine api testing simulation internal",
 ];
 
 /// How many files of a layer import from which ones above it. The target is none.
 pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
-    ("api", &[("simulation", 1)]),
-    ("engine", &[("api", 1)]),
-    ("entity_fold", &[("engine", 1), ("store", 1)]),
-    ("error", &[("api", 2), ("engine", 2), ("store", 2), ("telemetry", 1)]),
-    ("model", &[("store", 1)]),
-    ("repair", &[("store", 1)]),
-    ("saga", &[("api", 1), ("engine", 1), ("store", 5), ("unhandled", 1)]),
-    ("settings", &[("api", 1), ("store", 1)]),
+    ("api", &[("simulation", 1), ("testing", 1)]),
+    ("engine", &[("api", 1), ("testing", 2)]),
+    ("error", &[("api", 2)]),
+    ("saga", &[("api", 1), ("engine", 1)]),
+    ("settings", &[("api", 1), ("testing", 1)]),
     ("store", &[("simulation", 4)]),
-    ("telemetry", &[("api", 1), ("store", 1)]),
-    ("testing", &[("api", 1), ("saga", 1)]),
-    ("tree", &[("api", 2), ("engine", 1), ("store", 3)]),
-    ("util", &[("error", 3)]),
+    ("telemetry", &[("api", 1)]),
 ];
 
 /// The numbers of files that import each other in a circle, largest first. Circles of two are left
 /// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[79, 8, 4, 3];
+pub(crate) const CYCLES: &[usize] = &[75, 8, 4, 3];
 
 pub(crate) const FILE_LINES_MAX: usize = 600;
 

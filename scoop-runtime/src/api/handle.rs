@@ -5,7 +5,6 @@ mod result;
 pub(crate) mod waits;
 
 use std::fmt;
-use std::ops::Deref;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -17,6 +16,7 @@ use self::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::read_tree::ReadTree;
 use crate::completion::{CompletionListener, RunEnd, StartedAs};
 use crate::engine::current_step;
+use crate::model::answers::RollbackFailure;
 use crate::store::{HandlerOutcome, MessageStatus, Store, Waited};
 use crate::tree::TreeBounds;
 use crate::util::retries::{GivenUp, Retries};
@@ -68,44 +68,6 @@ pub enum Outcome {
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
     NoHandlers,
-}
-
-/// The failure of a rollback, and the reason of the rollback. Dereferences to the former.
-///
-/// ```no_run
-/// # use scoop_runtime::RollbackFailure;
-/// # fn example(failed: &RollbackFailure) {
-/// println!("{failed}");                                       // the refund failed (because no chairs left)
-/// println!("{}\n{}", failed.report(), failed.cause.report()); // all of both
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct RollbackFailure {
-    /// The failure of the rollback.
-    pub failure: Failure,
-    /// The reason of the rollback.
-    pub cause: Box<Failure>,
-}
-
-impl RollbackFailure {
-    pub(crate) fn new(failure: Failure, cause: Failure) -> Self {
-        Self { failure, cause: Box::new(cause) }
-    }
-}
-
-impl Deref for RollbackFailure {
-    type Target = Failure;
-
-    fn deref(&self) -> &Failure {
-        &self.failure
-    }
-}
-
-impl fmt::Display for RollbackFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (because {})", self.failure.rollback_summary(), self.cause.summary())
-    }
 }
 
 impl fmt::Display for Outcome {

@@ -38,7 +38,7 @@ pub(crate) use archive::{Archive, ArchiveError};
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use entity_events::{EntityEvent, EntityEvents};
-pub use handle::{Handle, Outcome, RollbackFailure, Status};
+pub use handle::{Handle, Outcome, Status};
 pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::{Instant, sleep};
 
-use crate::engine::IDENTIFIER_PREFIX;
+use crate::model::pause::{IntoPauseTarget, Pause, PauseTarget};
+use crate::model::program::IDENTIFIER_PREFIX;
 use crate::store::{NewPause, PAUSE_RUNNING_MAX, PauseProgress};
 use crate::util::detached::run_to_completion;
 use crate::util::retries::GivenUp;
-use crate::{IntoPauseTarget, Pause, PauseTarget, RuntimeError, Scoop, telemetry};
+use crate::{RuntimeError, Scoop, telemetry};
 
 /// The time for which a pause waits until all workers have acknowledged it.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);

@@ -5,8 +5,7 @@ use std::future::IntoFuture;
 use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::model::retention::Retention;
-use crate::saga::MessageSettings;
-use crate::saga::registry::SubscribedSaga;
+use crate::model::subscribed_saga::{MessageSettings, SubscribedSaga};
 use crate::store::{HandlerList, PendingRuns, Store};
 use crate::util::detached::run_to_completion;
 use crate::util::payload::check_topic;

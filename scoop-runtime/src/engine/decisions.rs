@@ -39,7 +39,6 @@ use super::settle::queue::{Answer, SettleError};
 use super::settle::{SettleOutcome, StepFailed, settled};
 use super::shared::Engine;
 use super::user_code::authorize::unauthorized;
-use super::user_code::boundary::{self, DropGuarded};
 use super::user_code::{injected_failure, message_of};
 use crate::completion::RunEnd;
 use crate::error::is_transient;
@@ -50,6 +49,7 @@ use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
 use crate::telemetry::metrics::{CodeEnd, StepTimer};
 use crate::telemetry::trace::with_trace;
 use crate::telemetry::{self, Code};
+use crate::util::boundary::{self, DropGuarded};
 
 /// About how many decisions one transaction takes at most; see [`LockedEntities::take`].
 const BATCH_MAX: usize = 200;

@@ -15,14 +15,15 @@ use super::handover::IfRefused;
 use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
-use super::user_code::boundary::DropGuarded;
 use crate::error::is_of_contents;
+use crate::error::sqlstate::decodes_data;
 use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, HierarchyFlags, micros_of};
 use crate::telemetry::metrics::TimedStep;
 use crate::telemetry::{self, At, RunSpan};
 use crate::testing::CommitToken;
+use crate::util::boundary::DropGuarded;
 
 pub(super) struct Execution {
     pub(super) key: ClaimKey,
@@ -230,7 +231,7 @@ pub(super) async fn reasons_to_give_up(engine: &Engine, execution: &Execution) -
 
 /// The database failed; or the record differs from the expected one, and only another program may be able to read it.
 pub(super) fn unread(what: &str, error: &sqlx::Error) -> Exit {
-    let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
+    let logged = decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     let why = Why { recorded: format!("{what}: {error}"), logged };
     if is_of_contents(error) { Exit::Stuck(why) } else { Exit::Infrastructure(why) }
 }

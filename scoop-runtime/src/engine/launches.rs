@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use crate::saga::launches::StepTopic;
+use crate::model::launches::StepTopic;
 use crate::saga::registry::RunnableSaga;
 use crate::telemetry;
 use crate::util::sync::{Mutex, lock};

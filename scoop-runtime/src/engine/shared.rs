@@ -16,27 +16,24 @@ use super::health_state::HealthState;
 use super::launches::NewLaunches;
 use super::settle::queue::Settler;
 use super::slots::{ReservedSlots, RunningCounts};
-use super::step_stop_signals::{StopSignal, StopSignals};
+use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::topology::TopologyCache;
 use super::user_code::running::Running;
 use super::wakeups::Wakeups;
-use crate::RuntimeError;
 use crate::completion::Completions;
-use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
+use crate::model::subscribed_saga::SubscribedSaga;
+use crate::saga::registry::{Sagas, Scheduled};
+use crate::saga::stop_signal::StopSignal;
 use crate::settings::Settings;
 use crate::store::join::LaunchedSet;
 use crate::store::{
     ClaimKey, Claimer, HierarchyFlags, JoinSpec, LimitedTopics, ParentRef, QueueCursors, SagaLimit,
     StepTransactions, Store,
 };
-use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
-
-/// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
-/// programs.
-pub const IDENTIFIER_PREFIX: &str = "scoop-rs:";
+use crate::{RuntimeError, telemetry};
 
 pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 

@@ -14,11 +14,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::command::CommandFunctions;
-use super::limits::Limits;
 use super::shape::StoredType;
-use super::{
-    DecodeError, HandledMessage, Handler, MessageSettings, MessageType, RetryTarget, StepEnd, private,
-};
+use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, private};
+use crate::model::limits::Limits;
+use crate::model::subscribed_saga::MessageSettings;
 use crate::store::JoinSpec;
 use crate::util::payload::{has_number_beyond, storable};
 use crate::{Retry, Scope};

@@ -16,12 +16,12 @@ use serde_json::Value;
 pub use uuid::Uuid;
 
 use crate::Scope;
+pub use crate::model::limits::Limits;
 pub use crate::saga::failed::{FilteredMessage, failed_topic, filtered};
 pub use crate::saga::find_kind::{FindValue, find_kind};
 pub use crate::saga::join::{
     Join, JoinMember, Joined, JoinedBy, JoinedSet, has_own_member_topic, key_text, same_key,
 };
-pub use crate::saga::limits::Limits;
 pub use crate::saga::retry::Retry;
 pub use crate::saga::shape::StoredType;
 pub use crate::saga::sql_entity::Table;

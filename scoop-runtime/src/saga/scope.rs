@@ -10,6 +10,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::wait::WaitPlan;
 use scoop_core::{
     Context, ContextKey, Definition, Direction, Emission, Error, Failure, FindField, Lineage, Message,
     Required, Result, Run, SentSignal, Signal, SignalKey, StepKind, TraceContext, Wait,
@@ -20,17 +21,18 @@ use uuid::Uuid;
 
 use crate::api::launch_options::{self, Options, launch_options};
 use crate::bug::{Bug, is_injected};
-use crate::engine::{Engine, StopSignal};
+use crate::engine::Engine;
+use crate::error::sqlstate::RolledBack;
 use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
 use crate::saga::private::Awaited;
 use crate::saga::registry::RunnableSaga;
-use crate::store::{self, ClaimKey, HierarchyFlags, RolledBack, StepTransaction};
+use crate::saga::stop_signal::StopSignal;
+use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
 use crate::telemetry::trace::{self, with_trace};
 use crate::unhandled::insert_in;
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
 use crate::{HierarchyId, RuntimeError, When};
-use scoop_core::wait::WaitPlan;
 
 /// The scope of one execution of a step: its transaction, its launches, and information about itself.
 ///

@@ -6,9 +6,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::limit::LimitedSaga;
-use super::pause::PauseTarget;
 use super::queue::LimitedTopics;
 use super::types::ClaimKey;
+use crate::model::pause::PauseTarget;
+use crate::model::program::Program;
 
 /// The runs that a worker may claim: those of some handlers, on some topic each, that are reserved for one definition
 /// of the handler, or for none. Lists with an element for each such queue.
@@ -185,21 +186,4 @@ pub(crate) struct Registered<'a> {
     /// When the worker started, if this is not its first session.
     pub(crate) started_at: Option<OffsetDateTime>,
     pub(crate) program: &'a Program,
-}
-
-/// What a process says of its program.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Program {
-    pub(crate) service: String,
-    pub(crate) build: String,
-    /// The handlers that stay registered although it does not have them; `None` for all.
-    pub(crate) kept: Option<Vec<String>>,
-}
-
-/// A handler that was retired, since no living process has it any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GoneHandler {
-    pub(crate) topic: String,
-    pub(crate) handler: String,
-    pub(crate) service: String,
 }

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{SettleResult, Settlement};
-use crate::entity_fold::Unfolded;
+use crate::model::entity::Unfolded;
 
 /// Which entity: its name and its key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,16 +52,6 @@ pub(crate) struct NewEntityEvent {
     pub(crate) version: i64,
     pub(crate) message: Uuid,
     pub(crate) run: Uuid,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct StoredEntityEvent {
-    pub(crate) version: i64,
-    pub(crate) at: OffsetDateTime,
-    pub(crate) message: Uuid,
-    pub(crate) run: Uuid,
-    /// Topic and payload of the message; None if that is missing.
-    pub(crate) event: Option<(String, Value)>,
 }
 
 /// The version and the state after events, or the reason for which they cannot be applied.

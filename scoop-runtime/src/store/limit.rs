@@ -13,8 +13,8 @@ use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
 use crate::bug::{Bug, is_injected};
 #[cfg(feature = "in-memory")]
-use crate::saga::limits::HandlerLimits;
-use crate::saga::limits::{Limit, Limits, Rate};
+use crate::model::limits::HandlerLimits;
+use crate::model::limits::{Limit, Limits, Rate};
 
 #[derive(Clone, Debug)]
 pub(crate) struct SagaLimit {

@@ -26,11 +26,11 @@ mod types;
 mod unhandled;
 
 pub(crate) use definitions::{
-    ClaimQueues, GoneHandler, HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, Program,
-    ProgramRegistration, Registered, Topology,
+    ClaimQueues, HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, ProgramRegistration,
+    Registered, Topology,
 };
 pub(crate) use entity::EntityId;
-pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
+pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, Withdrawal};
 pub(crate) use launch::{
     FindFields, LaunchResult, NewMessage, found_by, found_by_registered, is_bulky, mark_maybe_launched,
     parts, prepare, prepare_untyped,
@@ -45,14 +45,12 @@ pub use memory::{FaultLink, RunOutcome};
 pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
 pub(crate) use memory::{MemorySession, MemoryStore};
-pub use pause::{IntoPauseTarget, Pause, PauseTarget};
 pub(crate) use pause::{NewPause, PAUSE_MAX, PauseProgress, RUNNING_MAX as PAUSE_RUNNING_MAX};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
-    ConnectionSettings, FetchExt, MARKED, PostgresSession, PostgresStore, RolledBack, SIGNAL_SENT, Schema,
-    Sessions, StepTransaction, StepTransactions, check, files, low_limit, migrate, refusal, roll_back,
-    unfit_tables,
+    ConnectionSettings, FetchExt, MARKED, PostgresSession, PostgresStore, SIGNAL_SENT, Schema, Sessions,
+    StepTransaction, StepTransactions, check, files, low_limit, migrate, refusal, roll_back, unfit_tables,
 };
 pub use postgres::{
     concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate, serial,
@@ -61,20 +59,19 @@ pub use postgres::{
 pub use queue::QueueLength;
 pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
+pub use requests::HandlerList;
 pub(crate) use requests::{
     ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, PendingRuns, Redelivery,
-    Relaunch, Relaunches, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler,
+    Relaunch, RepairRequest, RepairResult, RequestKey, RequestTarget, Requester, RetiredHandler,
     RollbackStart, Waited,
 };
-pub use requests::{HandlerList, RegisteredHandler};
 pub(crate) use retention::{
     DueBatch, DueSettlement, PruneBatch, PruneMode, PrunePage, PruneResult, PruneTimes, PruneVerdict,
 };
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
-    AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery,
-    SignalClaimer, SignalSent, SignalType, TransactionNumber, sender,
+    Deliver, Delivered, NewSignal, SignalClaimer, SignalSent, SignalType, TransactionNumber, sender,
 };
 pub(crate) use sizes::StoreSizes;
 pub(crate) use types::{
@@ -83,7 +80,7 @@ pub(crate) use types::{
     Reaped, Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed,
     ValueQuery, WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, readable, timestamps,
 };
-pub use types::{FIRST_MAX, RowState, UNKNOWN_MAX, no_failure};
+pub use types::{FIRST_MAX, UNKNOWN_MAX};
 pub(crate) use unhandled::Unhandled;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,14 +93,16 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use self::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
-};
+use self::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity};
+use crate::model::answers::Relaunches;
+use crate::model::children::ChildQuery;
+use crate::model::entity::StoredEntityEvent;
+use crate::model::handlers::RegisteredHandler;
+use crate::model::launches::StepTopic;
 use crate::model::retention::Retention;
+use crate::model::signal::ExpiredSignals;
+use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::repair::Refusal;
-use crate::saga::children::ChildQuery;
-use crate::saga::launches::StepTopic;
-use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
 use crate::tree::{TreeBounds, TreeRows};
 use crate::util::read_permits::ReadPermits;

@@ -15,11 +15,11 @@ use crate::bug::{Bug, is_injected};
 use crate::engine::execution::Why;
 use crate::engine::settle::{AfterCommit, coalesce_recorded};
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary::{self, DropGuarded};
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
 use crate::store::{EntityId, Settlement, found_by};
 use crate::testing::CommitToken;
+use crate::util::boundary::{self, DropGuarded};
 use crate::util::ids;
 use crate::util::payload::storable;
 

@@ -24,9 +24,9 @@ use super::shared::Engine;
 use super::slots::SlotLease;
 use super::wakeups::Delivery;
 use crate::completion::RunEnd;
+use crate::model::run::RowState;
 use crate::saga::registry::RunnableSaga;
-use crate::store::Unhandled;
-use crate::store::{ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back};
+use crate::store::{ParentRef, SettleResult, Settlement, StepTransaction, Unhandled, roll_back};
 use crate::telemetry::{self, metrics};
 use crate::unhandled::UnhandledWarnings;
 

@@ -31,11 +31,12 @@ use uuid::Uuid;
 
 use super::shared::Engine;
 use crate::bug::{Bug, is_injected};
+use crate::model::pause::PauseTarget;
 use crate::saga::private::Pin;
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{
-    ClaimQueues, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, NewDefinition, NewStep, PauseTarget,
-    Registered, Store, Topology,
+    ClaimQueues, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, NewDefinition, NewStep, Registered,
+    Store, Topology,
 };
 use crate::util::sync::{Mutex, lock};
 

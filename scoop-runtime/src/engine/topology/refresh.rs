@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::Known;
 use crate::engine::shared::Engine;
-use crate::saga::registry::{Renamed, RunnableSaga, Sagas};
+use crate::model::subscribed_saga::Renamed;
+use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::Topology;
 use crate::telemetry;
 use crate::util::sync::lock;

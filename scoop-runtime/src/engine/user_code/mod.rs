@@ -2,7 +2,6 @@
 
 pub(super) mod at_most_once;
 pub(super) mod authorize;
-pub(crate) mod boundary;
 pub(super) mod running;
 
 use std::any::Any;
@@ -15,20 +14,21 @@ use scoop_core::{
     StepKind,
 };
 
-use self::boundary::{DropGuarded, Stopped};
 use self::running::Stop;
 use super::execution::{Execution, Exit, Why};
 use super::handover::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
+use crate::error::sqlstate::RolledBack;
 use crate::error::{is_of_infrastructure, is_of_stale_statement, leaves_out_of_step};
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
-use crate::store::{HandOver, RolledBack, StepTransaction, roll_back};
+use crate::store::{HandOver, StepTransaction, roll_back};
 use crate::telemetry::metrics::StepTimer;
 use crate::telemetry::{self, Code};
+use crate::util::boundary::{self, DropGuarded, Stopped};
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
 use crate::util::sync::lock;

@@ -6,7 +6,8 @@ use scoop_core::{Error, Escaped, Failure, HasReply, Json, Message, Path, Result,
 use super::{CallSite, Scope, UnfitValue};
 use crate::RuntimeError;
 use crate::error::is_of_contents;
-use crate::saga::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
+use crate::model::children::{Child, ChildQuery, Launches, numbered_reply, reply_name};
+use crate::saga::replies::{Reply, replies_of};
 use crate::saga::shape;
 use crate::util::payload::{self, StepName, Unstorable};
 

@@ -6,8 +6,8 @@
 use scoop_core::{Definition, Error, Failure, Interrupted, Result, Run};
 
 use super::Scope;
+use crate::model::format::system_time;
 use crate::store::{BegunStep, StepBeginning};
-use crate::util::format::system_time;
 
 impl Scope<'_> {
     /// Records that the step begins: after its values were decoded, and before its code runs. Fails if a step of the run

@@ -7,8 +7,9 @@ use scoop_core::RecordedStep;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{ClaimQueue, RowState, WorkingRow};
+use super::row::{ClaimQueue, WorkingRow};
 use super::state::{RecordedRow, RowKey, State, Worker};
+use crate::model::run::RowState;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     ClaimQueues, DefinitionStorage, HandOver, HandOverRequest, LivingWorker, NewDefinition, Registered,

@@ -10,9 +10,8 @@ use super::MemoryStore;
 use super::state::{Hierarchy, State};
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
-use crate::store::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
-};
+use crate::model::entity::StoredEntityEvent;
+use crate::store::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, EntityStorage, SettleResult, Settlement};
 
 /// A row of `entity`, with its rows of `entity_event`, of which the first has version 1.

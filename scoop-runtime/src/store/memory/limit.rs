@@ -8,9 +8,10 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::queues_of;
-use super::row::{ClaimQueue, RowState, WorkingRow};
+use super::row::{ClaimQueue, WorkingRow};
 use super::state::{RowKey, State};
 use crate::bug::{Bug, is_injected};
+use crate::model::run::RowState;
 use crate::store::limit::{
     Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
 };

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
-pub(super) use crate::store::RowState;
+use crate::model::run::RowState;
 use crate::store::{ClaimKey, FormerAttempts};
 
 /// An unfinished run of a handler. The fields correspond to the columns of the table `run`.

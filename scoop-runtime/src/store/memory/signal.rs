@@ -13,9 +13,10 @@ use super::definitions::queues_of;
 use super::launch::min_deadline;
 use super::state::{RecordedRow, RowKey, State};
 use crate::bug::{Bug, is_injected};
+use crate::model::signal::ExpiredSignals;
 use crate::store::{
-    ClaimKey, ClaimedRun, Claimer, Deliver, Delivered, ExpiredSignals, NewSignal, SignalClaimer, SignalSent,
-    SignalStorage, SignalType,
+    ClaimKey, ClaimedRun, Claimer, Deliver, Delivered, NewSignal, SignalClaimer, SignalSent, SignalStorage,
+    SignalType,
 };
 
 /// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.

@@ -16,12 +16,14 @@ use super::event_log::{Event, EventLog};
 use super::join::JoinMembers;
 use super::limit::Parked;
 use super::ready_queue::{ReadyQueue, ReadyRun};
-use super::row::{ClaimQueue, EndedRow, IndexKey, Need, RowState, RunOutcome, WorkingRow};
+use super::row::{ClaimQueue, EndedRow, IndexKey, Need, RunOutcome, WorkingRow};
 use super::signal::{SignalRow, WaitingSignal};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
+use crate::model::program::Program;
+use crate::model::run::RowState;
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EntityId, NewStep, Program};
+use crate::store::{ClaimKey, EntityId, NewStep};
 
 /// A run: its hierarchy and its id.
 pub(super) type RowKey = (Uuid, Uuid);

@@ -59,7 +59,7 @@ pub(crate) use query_ext::FetchExt;
 pub(crate) use session::PostgresSession;
 pub use settle_parts::without_comments;
 pub(crate) use statements::{Schema, Statements};
-pub(crate) use step_transactions::{MARKED, RolledBack, StepTransaction, StepTransactions, roll_back};
+pub(crate) use step_transactions::{MARKED, StepTransaction, StepTransactions, roll_back};
 
 use std::collections::HashMap;
 use std::sync::Arc;

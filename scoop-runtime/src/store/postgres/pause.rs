@@ -11,8 +11,9 @@ use super::PostgresStore;
 use super::decode::{time, time_if_any};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, Pause, PauseProgress, PauseTarget};
-use crate::util::format::system_time;
+use crate::model::format::system_time;
+use crate::model::pause::{Pause, PauseTarget};
+use crate::store::{NewPause, PAUSE_MAX, PAUSE_RUNNING_MAX, PauseProgress};
 use crate::util::retries::note;
 
 impl PostgresStore {

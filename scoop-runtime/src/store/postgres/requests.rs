@@ -9,10 +9,11 @@ use super::PostgresStore;
 use super::decode::lineage;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
+use crate::model::answers::Relaunches;
+use crate::model::name::RUNS_NAMED;
 use crate::store::{
-    CancelResult, ParentRef, Relaunch, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
+    CancelResult, ParentRef, Relaunch, RequestKey, RequestStorage, RequestTarget, RollbackStart,
 };
-use crate::util::name::RUNS_NAMED;
 use crate::util::retries::{Attempt, note};
 use crate::{CancellationRequest, IdObject, RelaunchAnswer, RunId};
 

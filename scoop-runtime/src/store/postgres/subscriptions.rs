@@ -13,15 +13,15 @@ use super::limit::limits;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::in_seconds;
-use crate::RegisteredHandler;
+use crate::model::format::system_time;
+use crate::model::handlers::RegisteredHandler;
+use crate::model::launches::StepTopic;
 use crate::model::retention::Retention;
-use crate::saga::launches::StepTopic;
-use crate::saga::registry::{Renamed, SubscribedSaga};
+use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::store::{
     ABANDONED_MAX, HandlerList, ParentRef, PendingRuns, ProgramRegistration, RetiredHandler,
     SubscriptionStorage,
 };
-use crate::util::format::system_time;
 use crate::util::retries::note;
 
 impl SubscriptionStorage for PostgresStore {
