@@ -39,13 +39,15 @@ mod telemetry;
 
 // For tests: injected failures and bugs, simulations.
 mod bug;
+#[cfg(feature = "testing")]
+mod rehearsal;
+#[cfg(not(feature = "testing"))]
+#[path = "rehearsal/absent.rs"]
+mod rehearsal;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(not(feature = "testing"))]
-#[path = "testing/absent.rs"]
-mod testing;
 
 mod util;
 

@@ -19,8 +19,8 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    // Values that several layers share are in files of their own.
-    ("Rust lines of scoop-runtime", 37_123, 27_500),
+    // Values that several layers share, and state that the tasks share, are in files of their own.
+    ("Rust lines of scoop-runtime", 37_250, 27_500),
     // What moves here from scoop-runtime. Lists and counts by fields.
     ("Rust lines of scoop-operate", 4_540, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
@@ -54,23 +54,22 @@ pub(crate) const LAYERS: &[&str] = &[
     "store unhandled",
     // What users write as sagas.
     "saga",
-    "engine api testing simulation internal",
+    "engine",
+    // What users call, and what their tests do.
+    "api testing simulation internal",
 ];
 
 /// How many files of a layer import from which ones above it. The target is none.
 pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
-    ("api", &[("simulation", 1), ("testing", 1)]),
-    ("engine", &[("api", 1), ("testing", 2)]),
+    ("engine", &[("api", 1)]),
     ("error", &[("api", 2)]),
-    ("saga", &[("api", 1), ("engine", 1)]),
-    ("settings", &[("api", 1), ("testing", 1)]),
-    ("store", &[("simulation", 4)]),
+    ("settings", &[("api", 1)]),
     ("telemetry", &[("api", 1)]),
 ];
 
 /// The numbers of files that import each other in a circle, largest first. Circles of two are left
 /// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[75, 8, 4, 3];
+pub(crate) const CYCLES: &[usize] = &[68];
 
 pub(crate) const FILE_LINES_MAX: usize = 600;
 

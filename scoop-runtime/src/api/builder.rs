@@ -126,7 +126,7 @@ impl Builder {
 
     /// Adds the faults that a test injects.
     #[cfg(feature = "testing")]
-    pub(crate) fn rehearsed(mut self, rehearsal: crate::testing::Rehearsal) -> Self {
+    pub(crate) fn rehearsed(mut self, rehearsal: crate::rehearsal::Rehearsal) -> Self {
         self.settings.rehearsal = Some(rehearsal);
         self
     }
@@ -568,5 +568,12 @@ async fn connect(database: Option<Database>) -> Result<(PgPool, Option<PrivateSe
         #[cfg(feature = "embedded")]
         Some(Database::Embedded(folder)) => super::embedded::connect(folder).await,
         _ => Err(vec![SetupError::NoDatabase].into()),
+    }
+}
+
+impl Scoop {
+    /// A builder: choose a database, provide the dependencies of the sagas, start.
+    pub fn builder() -> Builder {
+        Builder::new()
     }
 }

@@ -16,12 +16,11 @@ mod find_by_key;
 mod handle;
 mod health;
 mod launch;
-mod launch_batcher;
-pub(crate) mod launch_options;
 mod queue_admission;
 mod read_tree;
 mod requests;
 mod signal;
+mod signal_types;
 
 // Operators.
 mod archive;
@@ -42,6 +41,8 @@ pub use handle::{Handle, Outcome, Status};
 pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
+#[cfg(feature = "simulation")]
+pub use in_memory::Process;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use pauses::{Drained, Paused, Resume, SetPause};
@@ -53,13 +54,13 @@ pub use redelivery::{Redeliver, Redelivered};
 pub use requests::Request;
 pub use scoop::Scoop;
 pub use signal::SendSignal;
-pub(crate) use signal::prepare as prepare_signal;
 pub use subscriptions::{Retire, Retired};
 
 /// What operators ask of a program: the crate for operators has methods for these, with their documentation.
 pub(crate) mod operations {
     pub use super::entity_events::entity_events;
     pub use super::find_by_key::find_topic_by_key;
+    pub use super::handle::trigger_named;
     pub use super::joins::joined;
     pub use super::pauses::{drained, is_registered, pause, resume};
     pub use super::prune::prune;
@@ -67,6 +68,6 @@ pub(crate) mod operations {
     pub use super::redelivery::redeliver;
     pub use super::repairs::{interventions, resolve, retry, skip};
     pub use super::requests::{relaunch, signal_run};
-    pub use super::scoop::{signal_named, trigger_named};
+    pub use super::signal::signal_named;
     pub use super::subscriptions::{lacking_rights, register_handler, retire_handler};
 }

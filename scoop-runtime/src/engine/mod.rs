@@ -17,6 +17,7 @@ mod claim;
 mod deadlines;
 mod gauges;
 mod join_expiry;
+pub(crate) mod launch_batcher;
 mod launches;
 mod limits;
 mod liveness;
@@ -35,9 +36,11 @@ mod execute;
 mod execution;
 mod handover;
 mod outcome;
+mod report;
 mod rollback_history;
 mod user_code;
 mod wait_strategy;
+mod why;
 
 // Persistence of its conclusions: in the transaction of a step, or batched with other runs.
 mod settle;
@@ -45,6 +48,7 @@ mod settle;
 // Shared state.
 mod decisions;
 mod health_state;
+mod new_launches;
 mod shared;
 mod slots;
 mod step_stop_signals;

@@ -10,9 +10,8 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::decisions::{self, DecisionQueue};
 use super::health_state::HealthState;
-use super::launches::{self, NewLaunches};
+use super::new_launches::NewLaunches;
 use super::settle::batched;
 use super::settle::queue::{OutcomeQueue, Settler};
 use super::shared::Engine;
@@ -23,10 +22,11 @@ use super::topology::TopologyCache;
 use super::user_code::running::Running;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Wakeups};
 use super::{
-    claim, gauges, join_expiry, limits, liveness, notify, parents, reconcile, registration, retention,
-    schedule, signal_delivery, timer,
+    claim, decisions, gauges, join_expiry, launches, limits, liveness, notify, parents, reconcile,
+    registration, retention, schedule, signal_delivery, timer,
 };
 use crate::completion::Completions;
+use crate::engine::decisions::queue::DecisionQueue;
 use crate::model::program::IDENTIFIER_PREFIX;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
@@ -116,8 +116,8 @@ async fn publish(engine: &Arc<Engine>) -> sqlx::Result<()> {
 /// The receivers of the queues between tasks.
 struct Queues {
     settlements: OutcomeQueue,
-    undecided: decisions::Inbox,
-    of_tables: decisions::Inbox,
+    undecided: decisions::queue::Inbox,
+    of_tables: decisions::queue::Inbox,
     parents: ParentChecks,
     deliveries: Deliveries,
 }

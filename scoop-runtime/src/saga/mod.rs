@@ -2,9 +2,11 @@
 
 mod absent;
 pub(crate) mod command;
+pub(crate) mod defaults;
 pub(crate) mod failed;
 mod find_kind;
 pub(crate) mod join;
+pub(crate) mod launch_options;
 pub(crate) mod launches;
 #[doc(hidden)]
 pub mod private;
@@ -13,6 +15,7 @@ pub(crate) mod replies;
 pub(crate) mod retry;
 pub(crate) mod scope;
 pub(crate) mod shape;
+pub(crate) mod signal;
 pub(crate) mod sql_entity;
 pub(crate) mod stop_signal;
 pub(crate) mod tick;

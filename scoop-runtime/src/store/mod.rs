@@ -4,13 +4,14 @@
 //! This file declares the operations, once for both; the folder has the values that they take and return. [`postgres`]
 //! and [`memory`] implement them, in files of the same names.
 
+mod claim_queues;
 mod definitions;
 pub(crate) mod entity;
 pub(crate) mod join;
 mod launch;
 mod limit;
 #[cfg(feature = "in-memory")]
-mod memory;
+pub(crate) mod memory;
 mod pause;
 mod postgres;
 mod queue;
@@ -25,9 +26,10 @@ mod sizes;
 mod types;
 mod unhandled;
 
+pub(crate) use claim_queues::ClaimQueues;
 pub(crate) use definitions::{
-    ClaimQueues, HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, ProgramRegistration,
-    Registered, Topology,
+    HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, ProgramRegistration, Registered,
+    Topology,
 };
 pub(crate) use entity::EntityId;
 pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, Withdrawal};

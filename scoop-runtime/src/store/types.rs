@@ -242,6 +242,19 @@ pub(crate) struct GiveUpReasons {
     pub(crate) since: Option<OffsetDateTime>,
 }
 
+impl GiveUpReasons {
+    /// The failures of a run that has to give up.
+    pub(crate) fn failures(self, run: &Run, flags: HierarchyFlags) -> Vec<Failure> {
+        let direction = flags.direction(run);
+        let mut reasons = self.requests;
+        reasons.extend(self.context.missed_deadlines(direction, self.now, self.since, &run.source));
+        if reasons.is_empty() {
+            reasons.push(Failure::new("GaveUp", "cancelled without a recorded reason", &run.source));
+        }
+        reasons
+    }
+}
+
 /// The runs that became free.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Freed {

@@ -16,12 +16,14 @@ use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::batch::{OutcomeIfCommitted, decide_loaded};
-use super::{BATCH_MAX, DecisionOutcome, Inbox, Pending, Undecided};
-use crate::engine::execution::Why;
+use super::BATCH_MAX;
+use super::batch::decide_loaded;
+use crate::engine::decisions::queue::OutcomeIfCommitted;
+use crate::engine::decisions::queue::{DecisionOutcome, Inbox, Pending, Undecided};
 use crate::engine::settle::queue::SettleError;
 use crate::engine::shared::Engine;
 use crate::engine::user_code::running::Stop;
+use crate::engine::why::Why;
 use crate::error::sqlstate::RolledBack;
 use crate::error::{
     CHAIN_MAX, is_cancelled, is_contended, is_of_infrastructure, is_of_stale_statement, is_rolled_back,

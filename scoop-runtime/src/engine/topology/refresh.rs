@@ -62,7 +62,7 @@ async fn register_and_refresh(engine: &Engine) -> sqlx::Result<()> {
     let own = topology.living.iter().find(|living| living.id == engine.worker);
     let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
     if !changed.is_empty() {
-        let registered = engine.topology.registered(&known, engine);
+        let registered = engine.topology.registered(&known, engine.worker, &engine.settings.program);
         engine.store.enlist(registered, &changed).await?;
         topology = read().await?;
     }

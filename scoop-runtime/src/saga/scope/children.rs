@@ -79,7 +79,7 @@ impl Scope<'_> {
     fn store_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
         let CallSite { run, definition, step, .. } = self.place;
         let handler = &definition.saga;
-        let limit = self.engine.settings().limits.payload_bytes_max;
+        let limit = self.services.settings.limits.payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
         let answer = Json::to_value(&answer);
         let answer = answer.map_err(|why| Unstorable::reply(StepName { saga: handler, step }, why))?;
@@ -202,7 +202,7 @@ impl Scope<'_> {
                 return Ok(vec![]);
             }
             let (topic, name) = replies.unzip();
-            let children = self.engine.store().children(ChildQuery { of, topic, replies: name }).await;
+            let children = self.services.store.children(ChildQuery { of, topic, replies: name }).await;
             children.map_err(|error| {
                 let what =
                     format!("the children of saga `{handler}`, run {id}, could not be read in step `{step}`");

@@ -9,8 +9,9 @@ use uuid::Uuid;
 
 use super::launch::RootMessage;
 use super::row::WorkingRow;
-use super::state::{RowKey, State};
+use super::state::State;
 use crate::model::failed::{Failed, FailedOutcome, TOPIC};
+use crate::store::memory::row::RowKey;
 use crate::util::payload;
 
 /// The name space of the ids of these messages.

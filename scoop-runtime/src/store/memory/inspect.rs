@@ -120,7 +120,7 @@ mod tables {
 
     use super::MemoryStore;
     use crate::model::run::RowState;
-    use crate::simulation::{BegunStep, EndedRun, Execution, FailedRun, Output, Tables};
+    use crate::store::memory::contents::{BegunStep, EndedRun, Execution, FailedRun, Output, Tables};
 
     impl MemoryStore {
         pub(crate) fn tables(&self) -> Tables {
