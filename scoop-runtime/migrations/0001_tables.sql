@@ -479,15 +479,6 @@ CREATE TABLE scoop.rate_window (
 CREATE INDEX rate_window_parked ON scoop.rate_window (saga, opens_at) WHERE has_parked;
 CREATE INDEX rate_window_idle ON scoop.rate_window (saga, idle_at) WHERE NOT has_parked;
 
--- The places in queues with a limit that programs hold for their launches: see scoop.lease_places.
-CREATE TABLE scoop.queue_lease (
-    saga   varchar(255) NOT NULL,  -- the newest name
-    holder uuid NOT NULL,          -- a client or a worker that launches
-    places int NOT NULL CHECK (places > 0),
-    until  timestamptz NOT NULL,   -- they count until then
-    PRIMARY KEY (saga, holder)
-);
-
 -- The schedules of sagas, with their next times. The newest program that started with a saga decides its schedule for
 -- all programs. A row stays when no program has its saga any more, but is not read then.
 CREATE TABLE scoop.schedule (

@@ -12,7 +12,7 @@ SET LOCAL search_path = pg_catalog, pg_temp;
 -- 0006_failures      is_readable, bytes_of, shown_bytes, shown_failure: failures as programs read them; send_failed: messages
 --                    about failures
 -- 0007_launches      launch, relaunch: messages with the runs of their handlers; send_signal: signals
--- 0008_queue_limits  lease_places: places in queues with a limit; waiting_runs: the length of a queue
+-- 0008_queue_limits  waiting_runs: the length of a queue
 -- 0009_retention     prune: deletion of a finished hierarchy; retention_next: which ones are next; prune_signals, prune_keys
 -- 0010_version       schema_version
 --

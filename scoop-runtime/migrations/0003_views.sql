@@ -118,8 +118,7 @@ WHERE l.saga >= '' AND (NOT l.concurrency_by_key AND l.concurrency <= (
     SELECT FROM scoop.rate_window w WHERE w.saga = l.saga AND w.key = '' AND w.opens_at > clock_timestamp()
 ));
 
--- The topics on which launches need a place in the queue of a saga: of several limits that name a handler, the first counts, as in
--- scoop.lease_places.
+-- The topics whose sagas have queues with a limit: of several limits that name a handler, the first counts.
 CREATE VIEW scoop.limited_topic WITH (security_invoker = true) AS
 SELECT DISTINCT first.topic, first.saga
 FROM (

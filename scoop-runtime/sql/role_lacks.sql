@@ -34,7 +34,6 @@ WITH needed AS (
         ('scoop.run_limit', '{SELECT,INSERT,UPDATE,DELETE}'),
         ('scoop.limit_log', '{SELECT,INSERT,DELETE}'),
         ('scoop.rate_window', '{SELECT,INSERT,UPDATE,DELETE}'),
-        ('scoop.queue_lease', '{SELECT,DELETE}'),
         ('scoop.abandoned_queue', '{SELECT}'),
         ('scoop.ready_queue', '{SELECT}'),
         ('scoop.served_queue', '{SELECT}'),

@@ -19,8 +19,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    // Values that several layers share, and state that the tasks share, are in files of their own.
-    ("Rust lines of scoop-runtime", 37_250, 27_500),
+    ("Rust lines of scoop-runtime", 37_002, 27_500),
     // What moves here from scoop-runtime. Lists and counts by fields.
     ("Rust lines of scoop-operate", 4_540, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
@@ -32,7 +31,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     // The tables of fields to find runs by, and the lists that follow them.
-    ("SQL lines", 6_321, 4_200),
+    ("SQL lines", 6_258, 4_200),
     ("columns of run", 38, 38),
     ("indexes of run", 8, 8),
     ("storage operations", 75, 75),
@@ -77,7 +76,7 @@ pub(crate) const FILE_LINES_MAX: usize = 600;
 pub(crate) const LONG_FILES: &[(&str, usize)] = &[
     // An emission says by what its runs are found.
     ("scoop-core/src/continuation.rs", 606),
-    ("scoop-runtime/src/store/postgres/limit.rs", 691),
+    ("scoop-runtime/src/store/postgres/limit.rs", 687),
 ];
 
 /// Where statements of SQL are.
@@ -106,4 +105,4 @@ pub(crate) const BANNED: &str = "\
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
 /// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 78;
+pub(crate) const BANNED_NAMES: usize = 75;

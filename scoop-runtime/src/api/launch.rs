@@ -310,10 +310,8 @@ fn insert_admitted<'a>(
     launched: NewMessage,
 ) -> BoxFuture<'a, Result<bool, RuntimeError>> {
     async move {
-        let admitted = scoop.admit(std::slice::from_ref(&launched), None).await?;
+        let _admitted = scoop.admission().admit(std::slice::from_ref(&launched), None).await?;
         let launch = insert_in(scoop.store(), scoop.unhandled(), connection, launched).await?;
-        // The caller commits later.
-        admitted.doubt();
         Ok(launch.launched == 0)
     }
     .boxed()
@@ -326,8 +324,8 @@ async fn publish(
     room_within: Option<Duration>,
     doing: &'static str,
 ) -> Result<StartedAs, RuntimeError> {
-    let admitted = scoop.admit(&messages, room_within).await?;
-    match scoop.launch_admitted(messages, admitted).await {
+    let _admitted = scoop.admission().admit(&messages, room_within).await?;
+    match scoop.launch_messages(messages).await {
         Ok(start) => Ok(start),
         Err(given_up) => Err(match Unhandled::find_in(&given_up.source) {
             // The refusal would not apply to messages of an earlier attempt.

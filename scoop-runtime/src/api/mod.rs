@@ -16,7 +16,6 @@ mod find_by_key;
 mod handle;
 mod health;
 mod launch;
-mod queue_admission;
 mod read_tree;
 mod requests;
 mod signal;

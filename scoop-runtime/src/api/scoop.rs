@@ -8,16 +8,14 @@ use scoop_core::SignalKey;
 use sqlx::PgPool;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::Archive;
-use super::queue_admission::{Admission, Admitted};
 use crate::api::handle::waits::Waits;
 use crate::api::signal_types::SignalTypes;
 use crate::completion::StartedAs;
 use crate::engine::launch_batcher::LaunchBatcher;
-use crate::engine::{Engine, current_step};
+use crate::engine::{Admission, Engine, current_step};
 use crate::settings::{CLIENT_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
     ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, Schema, Sessions, Store,
@@ -332,42 +330,16 @@ impl Scoop {
         self.inner.retry_for
     }
 
-    /// Takes places for the launch of these messages in queues with a limit. If one is full, waits for room for so long, if at
-    /// all.
-    pub(crate) async fn admit(
-        &self,
-        messages: &[NewMessage],
-        within: Option<Duration>,
-    ) -> Result<Admitted, RuntimeError> {
-        self.inner.admission.admit(messages, within).await
-    }
-
-    /// Launches messages that are admitted, as [`launch_messages`](Self::launch_messages).
-    pub(crate) async fn launch_admitted(
-        &self,
-        messages: Vec<NewMessage>,
-        admitted: Admitted,
-    ) -> Result<StartedAs, GivenUp> {
-        if admitted.is_free() {
-            return self.launch_messages(messages).await;
-        }
-        // The places are held for as long as the launch is under way, even if its future is dropped.
-        let scoop = self.clone();
-        let launched = run_to_completion(
-            async move {
-                let launched = scoop.launch_messages(messages).await;
-                if launched.as_ref().is_err_and(|given_up| given_up.in_doubt) {
-                    admitted.doubt();
-                }
-                Ok(launched)
-            }
-            .in_current_span(),
-        );
-        launched.await.unwrap_or_else(|error| Err(error.into()))
+    /// Admits launches to queues with a limit.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.inner.admission
     }
 
     /// Launches messages in a transaction of their own, and notifies the processes with their handlers.
-    fn launch_messages(&self, messages: Vec<NewMessage>) -> BoxFuture<'_, Result<StartedAs, GivenUp>> {
+    pub(crate) fn launch_messages(
+        &self,
+        messages: Vec<NewMessage>,
+    ) -> BoxFuture<'_, Result<StartedAs, GivenUp>> {
         async move {
             if !messages.iter().any(|message| message.is_unique) {
                 return self.launch_now(messages).await;

@@ -46,6 +46,7 @@ mod why;
 mod settle;
 
 // Shared state.
+mod admission;
 mod decisions;
 mod health_state;
 mod new_launches;
@@ -56,6 +57,7 @@ mod suspects;
 mod topology;
 mod wakeups;
 
+pub(crate) use admission::Admission;
 pub use health_state::EngineState;
 pub(crate) use local_start::{launch, send_signal};
 pub(crate) use shared::Engine;

@@ -58,8 +58,8 @@ pub use postgres::{
     concurrency, failed_attempts, failure_if_readable, lineage, pauses, phase, priority, rate, serial,
     stored_time, time, time_if_any, without_comments,
 };
+pub(crate) use queue::LimitedTopics;
 pub use queue::QueueLength;
-pub(crate) use queue::{LEASE, Lease, LeaseRequest, LimitedTopics, QUEUE_MAX};
 pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
 pub use requests::HandlerList;
 pub(crate) use requests::{

@@ -188,13 +188,16 @@ impl QueueCursors {
             *self = Self::default();
             return;
         }
+        let are_all = self.last.is_none_or(|last| last.queues <= queues.len());
+        // Runs of later transactions may be ready before one that was left a moment ago.
+        let reached = if are_all { Some(scan.at - LATE) } else { self.reached };
         let mut first = BTreeMap::new();
         for ((topic, handler, queue), priority, at) in left {
             self.know(handler);
-            let since = first.entry((topic.to_owned(), handler.to_owned(), queue, priority)).or_insert(at);
+            let since =
+                first.entry((topic.to_owned(), handler.to_owned(), queue, priority)).or_insert(reached);
             *since = at.min(*since);
         }
-        let are_all = self.last.is_none_or(|last| last.queues <= queues.len());
         if !are_all {
             // Then the last scan at all queues has listed these. What was in progress then is so still, or is looked at later.
             let looked_at: BTreeSet<_> = queues.each().collect();
@@ -205,7 +208,7 @@ impl QueueCursors {
         let since_last = self.last.map(|last| last.at - LATE);
         let since = |id: &u64| self.open.get(id).copied().unwrap_or(since_last);
         self.open = scan.snapshot.in_progress.iter().map(|id| (*id, since(id))).collect();
-        self.reached = Some(scan.at - LATE);
+        self.reached = reached;
         self.left = first;
         self.last = Some(LastScan { at: scan.at, transaction, queues: queues.len() });
     }
@@ -384,6 +387,17 @@ mod tests {
             model.apply(Event::Claim(usize::MAX, usize::MAX));
             prop_assert_eq!(model.ready, vec![]);
         }
+    }
+
+    #[test]
+    fn run_that_is_ready_a_moment_before_one_that_was_left_is_found() {
+        let mut model = Model { now: 1_000_000, next: 100, ended: 100, ..Model::default() };
+        for later in [0, -19] {
+            [Event::Begin, Event::Write(0, 2, later), Event::End(0, true), Event::Claim(0, 2)]
+                .into_iter()
+                .for_each(|event| model.apply(event));
+        }
+        assert_eq!(model.ready, [(2, 1_000_000), (2, 999_981)]);
     }
 
     #[test]

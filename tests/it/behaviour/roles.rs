@@ -224,8 +224,6 @@ async fn roles_of_engine_and_client_launch_to_a_limited_queue() -> Result<()> {
     }
     let found = db.texts("SELECT value::text FROM scoop.found_by ORDER BY 1").await;
     assert_eq!(found, ["1", "2"], "both roles record by what messages are found");
-    let forged = sqlx::query("DELETE FROM scoop.queue_lease").execute(&client).await;
-    assert!(forged.is_err_and(|error| error.to_string().contains("permission denied")));
     scoop.shutdown().await?;
     engine.close().await;
     client.close().await;

@@ -173,10 +173,6 @@ impl LimitStorage for PostgresStore {
                 let rename = sqlx::query(self.sql.rate_rename.clone());
                 rename.bind(rates_of).bind(&change.saga).execute(&mut *tx).await?;
             }
-            if record.as_ref().is_none_or(|it| it.queue.is_none()) {
-                let leases = sqlx::query(self.sql.queue_delete_leases.clone());
-                leases.bind(all_names).execute(&mut *tx).await?;
-            }
             if let Some(record) = record {
                 self.insert_limit(&mut tx, record).await?;
             }

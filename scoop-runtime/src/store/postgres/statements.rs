@@ -196,8 +196,6 @@ statements! {
     prune_page,
     prune_keys,
     prune_signals,
-    queue_delete_leases,
-    queue_lease,
     queue_list,
     queue_list_topics,
     rate_delete,

@@ -30,11 +30,12 @@ use crate::model::retention::Retention;
 use crate::model::run::RowState;
 use crate::model::subscribed_saga::SubscribedSaga;
 use crate::settings::Backoff;
+use crate::store::queue::QUEUE_MAX;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
     ClaimKey, ClaimQueues, ClaimStorage as _, ClaimedRun, Claimer, FreeStorage as _, LaunchResult,
-    LaunchStorage as _, NewMessage, ParentRef, QUEUE_MAX, QueueCursors, Registered, SettleStorage as _,
-    Settlement, SubscriptionStorage as _, WakeOptions, WakeStorage as _,
+    LaunchStorage as _, NewMessage, ParentRef, QueueCursors, Registered, SettleStorage as _, Settlement,
+    SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
 
 /// What a worker of these tests says of its program.
@@ -829,11 +830,8 @@ fn attempts_with_unknown_results_end_at_the_same_number_in_views_and_texts() {
 }
 
 #[test]
-fn longest_queue_that_is_counted_is_the_same_in_functions_statements_and_attribute() {
-    let functions = include_str!("../../../../migrations/0008_queue_limits.sql");
+fn longest_queue_that_is_counted_is_the_same_in_statement_and_attribute() {
     let attribute = include_str!("../../../../../scoop-macros/src/saga/limits.rs");
-    assert!(functions.contains(&format!("SELECT least(l.queue, {QUEUE_MAX}), l.handlers INTO most")));
-    assert!(functions.contains(&format!("least(coalesce(l.places, 0), {QUEUE_MAX})")));
     let list = include_str!("../../../../sql/queue_list.sql");
     assert_eq!(list.matches(&format!("least(l.queue, {QUEUE_MAX})")).count(), 2);
     assert!(attribute.contains("const QUEUE_MAX: u32 = 100_000;"));
