@@ -1,7 +1,7 @@
 //! Errors of the functions of the runtime.
 
 mod setup;
-mod sqlstate;
+pub(crate) mod sqlstate;
 mod words;
 
 use std::time::Duration;
@@ -9,6 +9,9 @@ use std::time::Duration;
 use scoop_core::{Escaped, Failure};
 use uuid::Uuid;
 
+use crate::model::format::utc;
+use crate::model::running_step::RunningStep;
+use crate::{IdKind, IdObject};
 pub use setup::SetupError;
 use setup::{did_you_mean, list};
 pub(crate) use sqlstate::{
@@ -22,9 +25,6 @@ use words::{
     without_result,
 };
 pub use words::{unarchived, written};
-
-use crate::util::format::utc;
-use crate::{IdKind, IdObject, RunningStep};
 
 /// An error of the runtime.
 ///

@@ -10,29 +10,32 @@ use uuid::Uuid;
 
 pub use crate::api::operations::*;
 pub use crate::api::{Archive, RequestInfo};
-pub use crate::engine::IDENTIFIER_PREFIX;
-pub use crate::engine::boundary::{DropGuarded, run as guarded};
 pub use crate::error::{is_of_setup, is_refused, unarchived, written};
+pub use crate::model::entity::StoredEntityEvent;
+pub use crate::model::format::{ahead, humane, strategy, system_time, utc};
+use crate::model::handlers::RegisteredHandler;
+pub use crate::model::program::IDENTIFIER_PREFIX;
 pub use crate::model::retention::RETENTION_MIN;
 pub use crate::model::run::QUEUED_MIN;
+pub use crate::model::run::no_failure;
 pub use crate::repair::{DamagedRollback, RepairAction, no_program};
 use crate::store::{DueStorage as _, NewMessage, RequestStorage as _, Store, SubscriptionStorage as _};
 pub use crate::store::{
     EntityId, Expired, FIRST_MAX, FetchExt, HandlerList, ParentRef, PostgresStore, PruneBatch, PruneMode,
     PruneResult, PruneTimes, PruneVerdict, READ_COMMITTED, ROWS_MAX, RefusedDeletions, RequestTarget,
-    StoredEntity, StoredEntityEvent, UNKNOWN_MAX, commit, concurrency, failed_attempts, failure_if_readable,
-    find_field, lineage, no_failure, pauses, phase, priority, rate, seconds, serial, stored_time, time,
-    time_if_any, without_comments,
+    StoredEntity, UNKNOWN_MAX, commit, concurrency, failed_attempts, failure_if_readable, find_field,
+    lineage, pauses, phase, priority, rate, seconds, serial, stored_time, time, time_if_any,
+    without_comments,
 };
 pub use crate::telemetry::{pause_began, pause_ended, pruned, refusal, undeletable};
+pub use crate::util::boundary::{DropGuarded, run as guarded};
 pub use crate::util::detached::run_to_completion;
-pub use crate::util::format::{ahead, humane, strategy, system_time, utc};
 pub use crate::util::payload::storable;
 pub use crate::util::read_permits::is_out_of_permits;
 pub use crate::util::retries::{Attempt, FOREVER, GivenUp, Retries};
 pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
-use crate::{IdObject, RegisteredHandler, Scoop};
+use crate::{IdObject, Scoop};
 
 /// The ids of the message and of the hierarchy that are launched on this topic with this unique key.
 pub fn unique_ids(topic: &str, key: &str) -> (Uuid, Uuid) {

@@ -38,61 +38,67 @@ mod telemetry;
 
 // For tests: injected failures and bugs, simulations.
 mod bug;
+#[cfg(feature = "testing")]
+mod rehearsal;
+#[cfg(not(feature = "testing"))]
+#[path = "rehearsal/absent.rs"]
+mod rehearsal;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(not(feature = "testing"))]
-#[path = "testing/absent.rs"]
-mod testing;
 
 mod util;
 
 /// Times, durations and trees as texts, for the command line and the web page.
 #[doc(hidden)]
 pub mod shown {
+    pub use crate::model::format::{humane, utc};
     pub use crate::tree::{TreeHints, TreeText};
-    pub use crate::util::format::{humane, utc};
 }
 
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
     ArchiveBatch, Builder, CommandHandle, CommandState, EntityEvent, EntityEvents, EntityState, Handle,
-    Health, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, ReadTree, Request, RollbackFailure, Scoop,
-    SendSignal, Status, migrate, migration_files,
+    Health, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, ReadTree, Request, Scoop, SendSignal, Status,
+    migrate, migration_files,
 };
-pub use engine::{EngineState, RunningStep, StopSignal};
+pub use engine::EngineState;
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
+pub use model::answers::RollbackFailure;
 pub use model::answers::{CancelAnswer, RelaunchAnswer, RollbackAnswer, SignalAnswer};
+pub use model::children::{Child, ChildOutcome};
+pub use model::failed::{Failed, FailedOutcome};
+pub use model::handlers::RegisteredHandler;
+pub use model::limits::{HandlerLimits, Limit, Rate};
+pub use model::name::{HierarchyId, IdKind, IdObject, RunId};
+pub use model::pause::{IntoPauseTarget, Pause, PauseTarget};
 pub use model::retention::Retention;
+pub use model::run::RowState;
 pub use model::run::{RunPhase, RunRequest, WaitKind};
+pub use model::running_step::RunningStep;
+pub use model::subscribed::Subscribed;
+pub use model::tick::Tick;
 pub use repair::{Intervention, RepairAnswer};
-pub use saga::children::{Child, ChildOutcome, Reply};
 pub use saga::command::{Command, Decider};
-pub use saga::failed::{Failed, FailedOutcome};
-pub use saga::limits::{HandlerLimits, Limit, Rate};
 #[doc(hidden)]
 pub use saga::private;
+pub use saga::replies::Reply;
 pub use saga::retry::Retry;
 pub use saga::scope::{Emit, Scope, UniqueLaunch};
 pub use saga::sql_entity::SqlEntity;
-pub use saga::tick::Tick;
+pub use saga::stop_signal::StopSignal;
 pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
 pub use settings::Limits;
-pub use store::{
-    IntoPauseTarget, Pause, PauseTarget, Pruned, QueueLength, RegisteredHandler, RetainedHierarchies,
-    RowState,
-};
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
+pub use store::{Pruned, QueueLength, RetainedHierarchies};
 #[cfg(feature = "opentelemetry")]
 pub use telemetry::SampledTraces;
 pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};
 #[doc(hidden)]
 pub use util::database_url::connect_options;
-pub use util::name::{HierarchyId, IdKind, IdObject, RunId};
-pub use util::subscribed::Subscribed;
 pub use util::when::When;

@@ -7,9 +7,9 @@ use scoop_core::wait::WaitPlan;
 
 use crate::api::Archive;
 use crate::error::SetupError;
+use crate::model::program::Program;
 use crate::model::retention::{RETENTION_MIN, Retention};
-use crate::store::Program;
-use crate::testing::Rehearsal;
+use crate::rehearsal::Rehearsal;
 use crate::util::payload;
 use crate::util::retries::RETRY_FOR;
 

@@ -22,10 +22,12 @@ use tracing::field::display as shown;
 use uuid::Uuid;
 
 use crate::Subscribed;
-use crate::store::{ExpiredSignals, GoneHandler, LockedDelivery, RefusedDelivery, RefusedMember};
+use crate::model::handlers::GoneHandler;
+use crate::model::join::RefusedMember;
+use crate::model::signal::{ExpiredSignals, LockedDelivery, RefusedDelivery};
 pub(crate) use spans::{Code, RunSpan, launch_span, signal_span};
 use text::{FailureText, Scrubbed};
-pub(crate) use text::{WITHHELD, decodes_data, quotes_data};
+pub(crate) use text::{WITHHELD, quotes_data};
 #[cfg(feature = "opentelemetry")]
 pub use trace::SampledTraces;
 

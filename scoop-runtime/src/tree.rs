@@ -15,8 +15,9 @@ pub(crate) use self::assembly::{FAILURE_BYTES_MAX, LeftOut, TreeBounds, TreeRows
 pub use self::display::{TreeHints, TreeText};
 pub(crate) use self::row::{RunHead, RunRow, RunStage, WorkingState};
 pub use self::timeline::{Bar, BarKind};
-use crate::store::Relaunches;
-use crate::{FailedStep, HierarchyId, Intervention, Pause, RollbackFailure, RunId, RunPhase};
+use crate::model::answers::{Relaunches, RollbackFailure};
+use crate::model::pause::Pause;
+use crate::{FailedStep, HierarchyId, Intervention, RunId, RunPhase};
 
 /// The runs of a hierarchy. Display it to see the runs with their events, times and workers. The text indents 32
 /// levels; below them, a run begins with its level.

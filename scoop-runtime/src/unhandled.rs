@@ -8,10 +8,11 @@ use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::PgConnection;
 
 use crate::error::is_denied;
+use crate::model::handlers::RegisteredHandler;
 use crate::store::{self, HandlerList, NewMessage, Store, Unhandled};
 use crate::telemetry::{self, metrics};
 use crate::util::sync::{Mutex, lock};
-use crate::{RegisteredHandler, RuntimeError, Subscribed};
+use crate::{RuntimeError, Subscribed};
 
 impl Unhandled {
     /// The error for the caller, with topics that have handlers.

@@ -5,24 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use scoop_core::wait::WaitPlan;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 use super::migrate::bring_up_to_date;
 use super::scoop::PrivateServer;
-use scoop_core::wait::WaitPlan;
-
 use crate::engine::{self, Engine};
 use crate::error::is_crowded;
+use crate::model::program::Program;
 use crate::model::retention::Retention;
 use crate::saga::join::collector_name;
 use crate::saga::registry::{Provided, Registry};
 use crate::settings::{
     CLIENT_CONNECTIONS, ENGINE_CONNECTIONS, FAILURE_TEXT_BYTES_MIN, Limits, Settings, WORKING_CONNECTIONS,
 };
-use crate::store::{
-    self, ConnectionSettings, PostgresStore, Program, Schema, Sessions, StepTransactions, Store,
-};
+use crate::store::{self, ConnectionSettings, PostgresStore, Schema, Sessions, StepTransactions, Store};
 use crate::util::program;
 use crate::util::retries::{FOREVER, GivenUp, Retries};
 use crate::{RuntimeError, Saga, Scoop, SetupError};
@@ -128,7 +126,7 @@ impl Builder {
 
     /// Adds the faults that a test injects.
     #[cfg(feature = "testing")]
-    pub(crate) fn rehearsed(mut self, rehearsal: crate::testing::Rehearsal) -> Self {
+    pub(crate) fn rehearsed(mut self, rehearsal: crate::rehearsal::Rehearsal) -> Self {
         self.settings.rehearsal = Some(rehearsal);
         self
     }
@@ -570,5 +568,12 @@ async fn connect(database: Option<Database>) -> Result<(PgPool, Option<PrivateSe
         #[cfg(feature = "embedded")]
         Some(Database::Embedded(folder)) => super::embedded::connect(folder).await,
         _ => Err(vec![SetupError::NoDatabase].into()),
+    }
+}
+
+impl Scoop {
+    /// A builder: choose a database, provide the dependencies of the sagas, start.
+    pub fn builder() -> Builder {
+        Builder::new()
     }
 }

@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::handle::Handle;
 use super::launch::Launch;
 use super::scoop::Scoop;
+use crate::error::sqlstate::decodes_data;
 use crate::saga::sql_entity::{Erased, Table};
 use crate::store::EntityId;
 use crate::store::entity::{RENUMBER, StoredEntity};
-use crate::telemetry::decodes_data;
 use crate::util::retries::GivenUp;
 use crate::{Command, RuntimeError};
 

@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use super::command::possible_key;
 use super::scoop::Scoop;
+use crate::model::entity::StoredEntityEvent;
+use crate::model::format::system_time;
 use crate::store::EntityId;
-use crate::store::entity::StoredEntityEvent;
-use crate::util::format::system_time;
 use crate::util::retries::GivenUp;
 use crate::{RunId, RuntimeError};
 

@@ -3,8 +3,8 @@
 use futures_util::future::FutureExt;
 use scoop_core::Message;
 
+use crate::model::format::system_time;
 use crate::store::NewMessage;
-use crate::util::format::system_time;
 use crate::util::retries::GivenUp;
 use crate::{Handle, RuntimeError, Scoop};
 

@@ -5,7 +5,6 @@ mod result;
 pub(crate) mod waits;
 
 use std::fmt;
-use std::ops::Deref;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -17,10 +16,13 @@ use self::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::read_tree::ReadTree;
 use crate::completion::{CompletionListener, RunEnd, StartedAs};
 use crate::engine::current_step;
-use crate::store::{HandlerOutcome, MessageStatus, Store, Waited};
+use crate::model::answers::RollbackFailure;
+use crate::store::{HandlerOutcome, MessageStatus, RequestKey, Store, Waited};
 use crate::tree::TreeBounds;
+use crate::util::detached::run_to_completion;
+use crate::util::ids;
 use crate::util::retries::{GivenUp, Retries};
-use crate::{HierarchyId, RuntimeError, Scoop, Tree};
+use crate::{HierarchyId, RuntimeError, Saga, Scoop, Tree};
 
 /// Grace period before polling a hierarchy that this process launched and executes. It has hardly ended before; an
 /// earlier end arrives as a notification.
@@ -68,44 +70,6 @@ pub enum Outcome {
     RollbackFailed(RollbackFailure),
     /// No saga was subscribed when the message was launched, so nothing happened.
     NoHandlers,
-}
-
-/// The failure of a rollback, and the reason of the rollback. Dereferences to the former.
-///
-/// ```no_run
-/// # use scoop_runtime::RollbackFailure;
-/// # fn example(failed: &RollbackFailure) {
-/// println!("{failed}");                                       // the refund failed (because no chairs left)
-/// println!("{}\n{}", failed.report(), failed.cause.report()); // all of both
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct RollbackFailure {
-    /// The failure of the rollback.
-    pub failure: Failure,
-    /// The reason of the rollback.
-    pub cause: Box<Failure>,
-}
-
-impl RollbackFailure {
-    pub(crate) fn new(failure: Failure, cause: Failure) -> Self {
-        Self { failure, cause: Box::new(cause) }
-    }
-}
-
-impl Deref for RollbackFailure {
-    type Target = Failure;
-
-    fn deref(&self) -> &Failure {
-        &self.failure
-    }
-}
-
-impl fmt::Display for RollbackFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (because {})", self.failure.rollback_summary(), self.cause.summary())
-    }
 }
 
 impl fmt::Display for Outcome {
@@ -438,4 +402,84 @@ fn combined(mut failures: Vec<Failure>) -> Failure {
     }
     let message = format!("{} handlers failed", failures.len());
     Failure::new("HandlersFailed", message, "scoop").caused_by(failures)
+}
+
+impl Scoop {
+    /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;
+    /// the schedule does not change.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSchedule`] if no program that gives the saga a schedule has ever started on this database;
+    /// or if the database fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the saga may run even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example<NightlyReport: scoop_runtime::Saga>(
+    /// #     scoop: scoop_runtime::Scoop,
+    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.trigger::<NightlyReport>().await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
+        trigger_named(self, S::DEFINITION.saga).await
+    }
+
+    /// The hierarchy of this id, which [`Handle::id`] returned here or in another process.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeError::NoSuchMessage`] if there is none, [`RuntimeError::WrongId`] if the id is that of a run or a
+    /// message; or if the database fails.
+    ///
+    /// ```no_run
+    /// # use scoop_runtime::{HierarchyId, RuntimeError, Scoop};
+    /// # async fn example(scoop: Scoop, stored: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// let id: HierarchyId = stored.parse()?; // what another process stored of `handle.id()`
+    /// let order = scoop.find(id).await?;
+    /// println!("{}", order.tree().await?);
+    /// println!("{}", order.wait().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn find(
+        &self,
+        id: impl Into<HierarchyId>,
+    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
+        self.find_root(id.into().uuid())
+    }
+
+    fn find_root(&self, id: Uuid) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
+        async move {
+            let message = self.root_message(id).await?;
+            Ok(Handle::new(self.clone(), id, message))
+        }
+        .boxed()
+    }
+}
+
+/// `scoop_operate::Schedules::trigger`.
+pub fn trigger_named(
+    scoop: &Scoop,
+    saga: impl Into<String>,
+) -> BoxFuture<'static, Result<Handle, RuntimeError>> {
+    let (scoop, saga) = (scoop.clone(), saga.into());
+    async move {
+        let (root, asked) = (ids::now_v7(), RequestKey::new());
+        let triggering = {
+            let (scoop, name) = (scoop.clone(), saga.clone());
+            run_to_completion(async move {
+                let trigger = |attempt| scoop.store().trigger(&name, root, asked.with(attempt));
+                scoop.retrying(trigger).await
+            })
+        };
+        let triggered = triggering.await.map_err(GivenUp::error("a saga was run by hand"))?;
+        scoop.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga })?);
+        Ok(Handle::new(scoop, root, asked.id))
+    }
+    .boxed()
 }

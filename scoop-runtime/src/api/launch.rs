@@ -11,13 +11,12 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
 use super::handle::{Begun, Handle};
-use super::launch_options::{Options, launch_options, room_option};
 use super::scoop::Scoop;
 use crate::RuntimeError;
 use crate::completion::StartedAs;
+use crate::saga::launch_options::{Options, launch_options, room_option};
 use crate::store::{self, NewMessage, Unhandled};
-use crate::telemetry;
-use crate::telemetry::trace;
+use crate::telemetry::{self, trace};
 use crate::unhandled::insert_in;
 use crate::util::payload::check_topic;
 use crate::util::retries::GivenUp;
@@ -361,5 +360,86 @@ impl<M: Message> Launch<M> {
     /// ```
     pub async fn result(self) -> Result<M::Reply, RuntimeError> {
         self.await?.result::<M>().await
+    }
+}
+
+impl Scoop {
+    /// Launches a message in a transaction of its own. Await it for a [`Handle`]. Concurrent launches of a client are
+    /// committed in batches; a refused launch does not affect the others.
+    ///
+    /// # Errors
+    ///
+    /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
+    /// it is then not launched. [`RuntimeError::QueueFull`] if the queue of a saga that would get it has a limit and is full;
+    /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// [retry time](Builder::retry_for) lasts: until then the launch is retried with the same ids, so that it takes
+    /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, it may be launched even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let outcome = scoop.launch(OrderPlaced { order: 7 }).await?.wait().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch<M: Message>(&self, message: M) -> Launch<M> {
+        Launch::new(self.clone(), message)
+    }
+
+    /// Launches many messages in one transaction: all or none. Await it for their [`Handle`]s.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, all or none of the messages are launched, even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct OrderPlaced { order: u32 }
+    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let orders = scoop.launch_all((0..1000).map(|order| OrderPlaced { order })).await?;
+    /// assert_eq!(orders.len(), 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch_all<M: Message>(&self, messages: impl IntoIterator<Item = M>) -> LaunchAll {
+        let limit = self.limits().payload_bytes_max;
+        let prepared = messages.into_iter().map(|message| store::prepare(&message, limit)).collect();
+        LaunchAll::new(self.clone(), prepared, M::TOPIC, std::any::type_name::<M>())
+    }
+
+    /// Launches a message given by its topic and its JSON, as [`launch`](Self::launch) does with one of a type. Await it for
+    /// a [`Handle`]. For tools that do not have the types of the messages; nothing checks that the sagas can read the JSON.
+    ///
+    /// # Errors
+    ///
+    /// As [`Scoop::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, it may be launched even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let order = serde_json::json!({ "order": 7 });
+    /// let order = scoop.launch_untyped("orders.placed", order).required().await?;
+    /// println!("{}", order.wait().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn launch_untyped(&self, topic: impl Into<String>, payload: serde_json::Value) -> LaunchUntyped {
+        LaunchUntyped::new(self.clone(), topic.into(), payload)
     }
 }

@@ -16,11 +16,10 @@ mod find_by_key;
 mod handle;
 mod health;
 mod launch;
-mod launch_batcher;
-pub(crate) mod launch_options;
 mod read_tree;
 mod requests;
 mod signal;
+mod signal_types;
 
 // Operators.
 mod archive;
@@ -31,14 +30,15 @@ pub use archive::{Archive, ArchiveBatch};
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use entity_events::{EntityEvent, EntityEvents};
-pub use handle::{Handle, Outcome, RollbackFailure, Status};
+pub use handle::{Handle, Outcome, Status};
 pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
+#[cfg(feature = "simulation")]
+pub use in_memory::Process;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use read_tree::ReadTree;
 pub use requests::{Request, RequestInfo};
 pub use scoop::Scoop;
 pub use signal::SendSignal;
-pub(crate) use signal::prepare as prepare_signal;

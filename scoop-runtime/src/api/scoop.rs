@@ -4,30 +4,26 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Message, Signal, SignalKey};
+use scoop_core::SignalKey;
 use sqlx::PgPool;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Archive;
-use super::launch::{Launch, LaunchAll, LaunchUntyped};
-use super::signal::{SendSignal, SignalTypes};
-use crate::api::handle::Handle;
 use crate::api::handle::waits::Waits;
-use crate::api::launch_batcher::LaunchBatcher;
+use crate::api::signal_types::SignalTypes;
 use crate::completion::StartedAs;
+use crate::engine::launch_batcher::LaunchBatcher;
 use crate::engine::{Admission, Engine, current_step};
 use crate::settings::{CLIENT_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
-    self, ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, RequestKey, Schema,
-    Sessions, Store,
+    ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, Schema, Sessions, Store,
 };
 use crate::unhandled::UnhandledWarnings;
 use crate::util::detached::run_to_completion;
-use crate::util::ids;
 use crate::util::retries::{Attempt, GivenUp, Retries};
-use crate::{Builder, HierarchyId, IdKind, RuntimeError, Saga};
+use crate::{IdKind, RuntimeError};
 
 /// A server that belongs to a program; dropping it blocks until it has stopped.
 pub(super) type PrivateServer = Box<dyn Send>;
@@ -83,11 +79,6 @@ impl Drop for Inner {
 }
 
 impl Scoop {
-    /// A builder: choose a database, provide the dependencies of the sagas, start.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
-
     /// A client, which launches messages for the processes that run the sagas. The tables must exist: the first
     /// process that [starts](Builder::start) makes them. [`Builder::client`] checks that they do, and makes a client
     /// with other settings or [behind a proxy](Builder::behind_proxy).
@@ -140,176 +131,6 @@ impl Scoop {
                 stopped: CancellationToken::new(),
             }),
         }
-    }
-
-    /// Launches a message in a transaction of its own. Await it for a [`Handle`]. Concurrent launches of a client are
-    /// committed in batches; a refused launch does not affect the others.
-    ///
-    /// # Errors
-    ///
-    /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
-    /// it is then not launched. [`RuntimeError::QueueFull`] if the queue of a saga that would get it has a limit and is full;
-    /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::Unavailable`] if the database is away for longer than the
-    /// [retry time](Builder::retry_for) lasts: until then the launch is retried with the same ids, so that it takes
-    /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, it may be launched even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let outcome = scoop.launch(OrderPlaced { order: 7 }).await?.wait().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn launch<M: Message>(&self, message: M) -> Launch<M> {
-        Launch::new(self.clone(), message)
-    }
-
-    /// Launches many messages in one transaction: all or none. Await it for their [`Handle`]s.
-    ///
-    /// # Errors
-    ///
-    /// As [`Scoop::launch`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, all or none of the messages are launched, even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct OrderPlaced { order: u32 }
-    /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let orders = scoop.launch_all((0..1000).map(|order| OrderPlaced { order })).await?;
-    /// assert_eq!(orders.len(), 1000);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn launch_all<M: Message>(&self, messages: impl IntoIterator<Item = M>) -> LaunchAll {
-        let limit = self.limits().payload_bytes_max;
-        let prepared = messages.into_iter().map(|message| store::prepare(&message, limit)).collect();
-        LaunchAll::new(self.clone(), prepared, M::TOPIC, std::any::type_name::<M>())
-    }
-
-    /// Launches a message given by its topic and its JSON, as [`launch`](Self::launch) does with one of a type. Await it for
-    /// a [`Handle`]. For tools that do not have the types of the messages; nothing checks that the sagas can read the JSON.
-    ///
-    /// # Errors
-    ///
-    /// As [`Scoop::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, it may be launched even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let order = serde_json::json!({ "order": 7 });
-    /// let order = scoop.launch_untyped("orders.placed", order).required().await?;
-    /// println!("{}", order.wait().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn launch_untyped(&self, topic: impl Into<String>, payload: serde_json::Value) -> LaunchUntyped {
-        LaunchUntyped::new(self.clone(), topic.into(), payload)
-    }
-
-    /// Sends a signal to the runs that await it with this key. Returns the number of runs that it has reached.
-    ///
-    /// If no run awaits it, it is kept for as long as its type says, and goes to the first run that does. It is
-    /// delivered once: to all runs that await it at that moment.
-    ///
-    /// Nothing happens before the returned builder is awaited.
-    ///
-    /// # Errors
-    ///
-    /// If the key has no bytes, more than 255, or a NUL character; if the signal cannot be written as JSON, is too large
-    /// or contains a NUL character; if no saga that awaits it can read it, by the recorded shapes of their types; or if the database fails for longer than
-    /// [`Builder::retry_for`](crate::Builder::retry_for).
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the signal may be sent even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # use serde::{Deserialize, Serialize};
-    /// # #[derive(Serialize, Deserialize)]
-    /// # struct PaymentConfirmed { amount: i64 }
-    /// # impl scoop_core::Signal for PaymentConfirmed {
-    /// #     const NAME: &'static str = "payments.confirmed";
-    /// #     const RETENTION: std::time::Duration = std::time::Duration::from_secs(60);
-    /// # }
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let reached = scoop.signal(PaymentConfirmed { amount: 990 }, "order 7").await?;
-    /// println!("{reached} runs go on");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn signal<S: Signal>(&self, signal: S, key: impl Into<String>) -> SendSignal {
-        SendSignal::new(self.clone(), &signal, key.into())
-    }
-
-    /// Runs a saga with a schedule once, now. Its [`Tick`](crate::Tick) is due at this moment and counts as a run;
-    /// the schedule does not change.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::NoSchedule`] if no program that gives the saga a schedule has ever started on this database;
-    /// or if the database fails.
-    ///
-    /// # Cancel safety
-    ///
-    /// Once polled, the saga may run even if the future is dropped.
-    ///
-    /// ```no_run
-    /// # async fn example<NightlyReport: scoop_runtime::Saga>(
-    /// #     scoop: scoop_runtime::Scoop,
-    /// # ) -> Result<(), scoop_runtime::RuntimeError> {
-    /// let outcome = scoop.trigger::<NightlyReport>().await?.wait().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn trigger<S: Saga>(&self) -> Result<Handle, RuntimeError> {
-        trigger_named(self, S::DEFINITION.saga).await
-    }
-
-    /// The hierarchy of this id, which [`Handle::id`] returned here or in another process.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeError::NoSuchMessage`] if there is none, [`RuntimeError::WrongId`] if the id is that of a run or a
-    /// message; or if the database fails.
-    ///
-    /// ```no_run
-    /// # use scoop_runtime::{HierarchyId, RuntimeError, Scoop};
-    /// # async fn example(scoop: Scoop, stored: &str) -> Result<(), Box<dyn std::error::Error>> {
-    /// let id: HierarchyId = stored.parse()?; // what another process stored of `handle.id()`
-    /// let order = scoop.find(id).await?;
-    /// println!("{}", order.tree().await?);
-    /// println!("{}", order.wait().await?);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn find(
-        &self,
-        id: impl Into<HierarchyId>,
-    ) -> impl Future<Output = Result<Handle, RuntimeError>> + Send {
-        self.find_root(id.into().uuid())
-    }
-
-    fn find_root(&self, id: Uuid) -> BoxFuture<'_, Result<Handle, RuntimeError>> {
-        async move {
-            let message = self.root_message(id).await?;
-            Ok(Handle::new(self.clone(), id, message))
-        }
-        .boxed()
     }
 
     /// Looks up the message that started this hierarchy.
@@ -636,26 +457,4 @@ impl Scoop {
             None => self.inner.batcher.notify_ready(handlers),
         }
     }
-}
-
-/// `scoop_operate::Schedules::trigger`.
-pub fn trigger_named(
-    scoop: &Scoop,
-    saga: impl Into<String>,
-) -> BoxFuture<'static, Result<Handle, RuntimeError>> {
-    let (scoop, saga) = (scoop.clone(), saga.into());
-    async move {
-        let (root, asked) = (ids::now_v7(), RequestKey::new());
-        let triggering = {
-            let (scoop, name) = (scoop.clone(), saga.clone());
-            run_to_completion(async move {
-                let trigger = |attempt| scoop.store().trigger(&name, root, asked.with(attempt));
-                scoop.retrying(trigger).await
-            })
-        };
-        let triggered = triggering.await.map_err(GivenUp::error("a saga was run by hand"))?;
-        scoop.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga })?);
-        Ok(Handle::new(scoop, root, asked.id))
-    }
-    .boxed()
 }

@@ -1,27 +1,25 @@
 //! Signals from a client.
 
-use std::collections::BTreeMap;
 use std::future::IntoFuture;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_core::{Json, Signal, SignalKey};
+use scoop_core::{Signal, SignalKey};
 use serde_json::Value;
 use sqlx::PgConnection;
 use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use super::scoop::Scoop;
-use crate::engine;
 use crate::error::is_denied;
 use crate::saga::shape;
+use crate::saga::signal::{RETENTION_MAX, prepare, prepare_value};
 use crate::store::{NewSignal, SignalType};
 use crate::telemetry::{self, trace};
 use crate::util::detached::run_to_completion;
+use crate::util::ids;
 use crate::util::retries::{Attempt, GivenUp};
-use crate::util::sync::{Mutex, lock};
-use crate::util::{ids, payload};
-use crate::{RuntimeError, Subscribed};
+use crate::{RuntimeError, Subscribed, engine};
 
 /// A signal about to be sent. Await it.
 #[must_use = "nothing is sent without `.await`: write `.await?` after it"]
@@ -170,32 +168,6 @@ async fn check_awaited(scoop: &Scoop, name: &str) -> Result<(), RuntimeError> {
     Err(RuntimeError::SignalNotAwaited { signal: name.to_owned(), near })
 }
 
-/// The types as which sagas read signals, by the names of these, each with the time of the look-up.
-#[derive(Default)]
-pub(super) struct SignalTypes(Mutex<BTreeMap<String, (Instant, Vec<SignalType>)>>);
-
-/// How long a look-up counts for signals that fit it.
-const LOOKED_UP_FOR: Duration = Duration::from_secs(60);
-
-/// The maximum number of names whose types are remembered.
-const NAMES_MAX: usize = 1_000;
-
-impl SignalTypes {
-    /// The types, if they were looked up not long ago.
-    fn known(&self, name: &str) -> Option<Vec<SignalType>> {
-        let known = lock(&self.0);
-        known.get(name).filter(|(at, _)| at.elapsed() < LOOKED_UP_FOR).map(|(_, types)| types.clone())
-    }
-
-    fn remember(&self, name: &str, types: Vec<SignalType>) {
-        let mut known = lock(&self.0);
-        if known.len() >= NAMES_MAX {
-            known.clear();
-        }
-        known.insert(name.to_owned(), (Instant::now(), types));
-    }
-}
-
 /// What keeps the sagas that await a signal from reading this payload; empty if one of them may read it. Without a living one
 /// those count that programs had before.
 fn misfits(types: &[SignalType], payload: &Value) -> Vec<String> {
@@ -232,9 +204,6 @@ fn begin(signal: &mut NewSignal) -> Span {
     span
 }
 
-/// The longest time for which a signal is kept: beyond the times that the database can store.
-const RETENTION_MAX: Duration = Duration::from_secs(100_000_000_000);
-
 /// The time for which a signal without a type is kept: that of a derived type without a setting.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -242,24 +211,39 @@ const RETENTION_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// one must not end a later wait.
 const OPERATOR_RETENTION: Duration = Duration::from_secs(60);
 
-/// Checks a signal and its key.
-pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Result<NewSignal, RuntimeError> {
-    let to = SignalKey { name: S::NAME.to_owned(), key };
-    prepare_value(to, S::RETENTION, limit, || Json::to_value(signal))
-}
-
-/// Checks the name, the key and the value of a signal. The value is made after the other checks.
-fn prepare_value(
-    to: SignalKey,
-    keep: Duration,
-    limit: usize,
-    value: impl FnOnce() -> serde_json::Result<Value>,
-) -> Result<NewSignal, RuntimeError> {
-    let refused = |why: String| RuntimeError::Signal { signal: to.name.clone(), why };
-    if let Some(why) = to.refused() {
-        return Err(refused(why));
+impl Scoop {
+    /// Sends a signal to the runs that await it with this key. Returns the number of runs that it has reached.
+    ///
+    /// If no run awaits it, it is kept for as long as its type says, and goes to the first run that does. It is
+    /// delivered once: to all runs that await it at that moment.
+    ///
+    /// Nothing happens before the returned builder is awaited.
+    ///
+    /// # Errors
+    ///
+    /// If the key has no bytes, more than 255, or a NUL character; if the signal cannot be written as JSON, is too large
+    /// or contains a NUL character; if no saga that awaits it can read it, by the recorded shapes of their types; or if the database fails for longer than
+    /// [`Builder::retry_for`](crate::Builder::retry_for).
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the signal may be sent even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize)]
+    /// # struct PaymentConfirmed { amount: i64 }
+    /// # impl scoop_core::Signal for PaymentConfirmed {
+    /// #     const NAME: &'static str = "payments.confirmed";
+    /// #     const RETENTION: std::time::Duration = std::time::Duration::from_secs(60);
+    /// # }
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
+    /// let reached = scoop.signal(PaymentConfirmed { amount: 990 }, "order 7").await?;
+    /// println!("{reached} runs go on");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn signal<S: Signal>(&self, signal: S, key: impl Into<String>) -> SendSignal {
+        SendSignal::new(self.clone(), &signal, key.into())
     }
-    let value = value().map_err(|why| refused(why.to_string()))?;
-    let payload = payload::storable(value, limit, || format!("the signal `{}`", to.name))?;
-    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: keep.min(RETENTION_MAX), trace: None })
 }

@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 use super::execute;
 use super::execution::InFlightGuard;
-use super::handover::{IfRefused, hand_to_another};
 use super::reconcile::reconcile;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::slots::{LimitGuard, Slot, SlotLease};
 use super::wakeups::Delivery;
-use crate::store::{ClaimQueues, ClaimedRun, HandOver, QueueCursors, QueueScan, Unclaimed};
+use crate::engine::handover::hand_back;
+use crate::store::{ClaimQueues, ClaimedRun, QueueCursors, QueueScan, Unclaimed};
 use crate::telemetry::{self, metrics};
 use crate::util::sync::lock;
 
@@ -407,21 +407,6 @@ pub(super) fn start_suspect(engine: &Arc<Engine>, claimed: ClaimedRun, slot: Own
 pub(super) fn spawn_run(engine: &Engine, flight: InFlightGuard, claimed: ClaimedRun, lease: SlotLease) {
     // Boxed here, so that the large future is moved once.
     engine.runs.spawn(Box::pin(execute::drive(flight, claimed, lease)));
-}
-
-/// Handles a claimed run that this worker cannot execute: hands it over if another program may read its record.
-pub(super) async fn hand_back(engine: &Engine, unclaimed: Unclaimed) {
-    match unclaimed {
-        Unclaimed::Unreadable { key, handler, why } => {
-            let reason = format!("its record cannot be read: {why}");
-            if hand_to_another(engine, key, &handler, &reason, IfRefused::Stuck, None).await
-                == HandOver::Stuck
-            {
-                telemetry::unreadable(key.root, key.id);
-            }
-        }
-        Unclaimed::Refused { root, id, why } => telemetry::refused(root, id, &why),
-    }
 }
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::claim::hand_back;
 use super::execute::drive_as;
 use super::execution::InFlightGuard;
 use super::shared::Engine;
 use super::slots::{Slot, SlotLease};
+use crate::engine::handover::hand_back;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimQueues, OverdueRun, Release};
 use crate::telemetry;

@@ -18,38 +18,36 @@
 
 mod batch;
 mod locked_entities;
+pub(super) mod queue;
 pub(super) mod sql_entity;
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use scoop_core::{Action, Call, Context, Failure, Run, StepKind, refused_key};
-use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use scoop_core::{Action, Call, Failure, StepKind, refused_key};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use self::batch::{OutcomeIfCommitted, Settles, decide_all};
+use self::batch::decide_all;
 use self::locked_entities::LockedEntities;
-use super::execution::{Execution, Exit, Why, next, unread};
+use super::execution::{Execution, Exit, next, unread};
 use super::handover::{IfRefused, hand_to_another};
-use super::settle::queue::{Answer, SettleError};
+use super::settle::queue::SettleError;
 use super::settle::{SettleOutcome, StepFailed, settled};
 use super::shared::Engine;
 use super::user_code::authorize::unauthorized;
-use super::user_code::boundary::{self, DropGuarded};
 use super::user_code::{injected_failure, message_of};
 use crate::completion::RunEnd;
+use crate::engine::decisions::queue::OutcomeIfCommitted;
+use crate::engine::decisions::queue::{DecisionOutcome, Inbox, Pending, Settles, ToDecide, Undecided};
 use crate::error::is_transient;
-use crate::saga::command::{CommandFunctions, FETCH, decision_name};
-use crate::saga::registry::RunnableSaga;
+use crate::saga::command::{FETCH, decision_name};
 use crate::store::entity::DecisionsSettled;
-use crate::store::{ClaimKey, EntityId, HierarchyFlags, Unhandled};
+use crate::store::{EntityId, Unhandled};
 use crate::telemetry::metrics::{CodeEnd, StepTimer};
 use crate::telemetry::trace::with_trace;
 use crate::telemetry::{self, Code};
+use crate::util::boundary::{self, DropGuarded};
 
 /// About how many decisions one transaction takes at most; see [`LockedEntities::take`].
 const BATCH_MAX: usize = 200;
@@ -57,125 +55,6 @@ const BATCH_MAX: usize = 200;
 /// The time that the code of a batch may take while the entities are locked, if its transaction then fails. The server
 /// ends a session that idles in a transaction for 10 s.
 const SLOW_CODE: Duration = Duration::from_secs(5);
-
-/// The capacity of the queue. A run waits while it is full.
-const CHANNEL_MAX: usize = 1_000;
-
-struct Undecided {
-    entity: EntityId,
-    decisions: CommandFunctions,
-    message: DropGuarded,
-    /// The key of an entity whose state is in a table of the user.
-    table_key: Option<DropGuarded>,
-    /// Whether an earlier attempt had no result.
-    is_repeated: bool,
-    task: ToDecide,
-    saga: Arc<RunnableSaga>,
-    key: ClaimKey,
-    flags: HierarchyFlags,
-    run: Run,
-    /// The context of the run, as recorded.
-    stored_context: Context,
-    event_context: Context,
-    /// The definition at hand.
-    at_hand: i32,
-    /// The definition under which the newest step completed.
-    recorded: Option<i32>,
-}
-
-enum ToDecide {
-    /// The command, with the value that `fetch` returned.
-    Decide { fetched: Option<Value> },
-    /// The event that undoes this decision.
-    Undo { decision: Value },
-}
-
-/// A decision to be made, and the sender of its outcome.
-pub(super) struct Pending {
-    undecided: Undecided,
-    answer: oneshot::Sender<DecisionOutcome>,
-}
-
-enum DecisionOutcome {
-    /// It was made; the answer is that of its settlement.
-    Settled(Box<Settles>, Answer),
-    /// The code of the command failed. Nothing has changed.
-    Failed(Failure),
-    /// This program cannot read the state of the entity. Nothing has changed.
-    Unfit(Why),
-    /// This program cannot read a recorded value of the run. Nothing has changed.
-    Unread(Why),
-    /// The database failed, or a lock was held for long. Nothing has changed.
-    Again(Why),
-    /// The answer to the commit was lost.
-    InDoubt(String),
-    /// A rehearsal has the process crash before the commit.
-    Crashed,
-    /// The engine is gone.
-    Stopped,
-}
-
-impl Undecided {
-    /// The entity, for messages.
-    fn named_entity(&self) -> String {
-        let EntityId { name, key } = &self.entity;
-        format!("the entity `{name}` (key `{key}`)")
-    }
-
-    fn table_key(&self) -> &(dyn Any + Send + Sync) {
-        self.table_key.as_ref().expect("the entity has a table").get()
-    }
-}
-
-impl Pending {
-    fn send(self, decided: DecisionOutcome) {
-        // The receiver may be gone; then no component needs the answer.
-        let _ = self.answer.send(decided);
-    }
-
-    /// Answers with this outcome. `answer` is that of its settlement, if it has one.
-    fn answer(self, outcome: OutcomeIfCommitted, answer: impl FnOnce((Uuid, i64)) -> Answer) {
-        let decided = match outcome {
-            OutcomeIfCommitted::Settles(settles) => {
-                let answer = answer(settles.id);
-                DecisionOutcome::Settled(settles, answer)
-            }
-            OutcomeIfCommitted::Failed(failure) => DecisionOutcome::Failed(failure),
-            OutcomeIfCommitted::Unfit(why) => DecisionOutcome::Unfit(why),
-            OutcomeIfCommitted::Unread(why) => DecisionOutcome::Unread(why),
-            OutcomeIfCommitted::Crashed => DecisionOutcome::Crashed,
-            OutcomeIfCommitted::Busy => DecisionOutcome::Stopped,
-        };
-        self.send(decided);
-    }
-}
-
-pub(super) type Inbox = mpsc::Receiver<Pending>;
-
-/// Accepts decisions to be made.
-pub(super) struct DecisionQueue {
-    own: mpsc::Sender<Pending>,
-    /// The decisions about entities whose states are in tables of the user.
-    tables: mpsc::Sender<Pending>,
-}
-
-impl DecisionQueue {
-    /// The queue, and the receivers of decisions about entities of the engine, and about those in tables of the user.
-    pub(super) fn new() -> (Self, Inbox, Inbox) {
-        let (own, decisions) = mpsc::channel(CHANNEL_MAX);
-        let (tables, of_tables) = mpsc::channel(CHANNEL_MAX);
-        (Self { own, tables }, decisions, of_tables)
-    }
-
-    async fn decide(&self, undecided: Undecided) -> DecisionOutcome {
-        let (answer, answered) = oneshot::channel();
-        let queue = if undecided.decisions.table.is_some() { &self.tables } else { &self.own };
-        match queue.send(Pending { undecided, answer }).await {
-            Ok(()) => answered.await.unwrap_or(DecisionOutcome::Stopped),
-            Err(_) => DecisionOutcome::Stopped,
-        }
-    }
-}
 
 /// Whether the move is a decision about an entity, which has no user code outside of that.
 pub(super) fn is_decision(execution: &Execution, call: &Call<'_>) -> bool {

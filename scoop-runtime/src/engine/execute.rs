@@ -9,9 +9,8 @@ use std::time::Duration;
 use scoop_core::{AttemptHistory, Conclusion, Continuation, Definition, Failure, Run, Wait};
 
 use super::decisions::{decide, is_decision};
-use super::execution::{Execution, Exit, InFlightGuard, Why, at, next, reasons_to_give_up};
+use super::execution::{Execution, Exit, InFlightGuard, at, next, reasons_to_give_up};
 use super::handover::{IfRefused, hand_to_another};
-use super::reconcile::report_recorded;
 use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
 use super::shared::Engine;
@@ -23,6 +22,7 @@ use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use super::wait_strategy::{decide_wait, failed_launches, wait_for_left};
 use super::wakeups::Delivery;
 use crate::bug::{Bug, is_injected};
+use crate::engine::why::Why;
 use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
 use crate::store::join::recorders;
@@ -373,4 +373,18 @@ async fn conclude_give_up(
         Continuation::Record(record) => Ok((record.conclude(), None)),
         Continuation::Call(call) => call_and_conclude(engine, execution, call).await,
     }
+}
+
+/// Reports the decision if it is recorded although the answer was lost. Returns whether it is.
+async fn report_recorded(engine: &Engine, execution: &Execution) -> bool {
+    let Some(outcome) = &execution.undecided else {
+        return false;
+    };
+    let recorded = engine.store.recorded(execution.key, &engine.identifier, outcome.kind()).await;
+    // If this fails, too, that is unknown.
+    let recorded = recorded.unwrap_or(false);
+    if recorded {
+        outcome.report(execution);
+    }
+    recorded
 }

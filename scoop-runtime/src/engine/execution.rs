@@ -15,14 +15,16 @@ use super::handover::IfRefused;
 use super::outcome::Decision;
 use super::shared::Engine;
 use super::slots::SlotLease;
-use super::user_code::boundary::DropGuarded;
+use crate::engine::why::Why;
 use crate::error::is_of_contents;
+use crate::error::sqlstate::decodes_data;
+use crate::rehearsal::CommitToken;
 use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, HierarchyFlags, micros_of};
 use crate::telemetry::metrics::TimedStep;
 use crate::telemetry::{self, At, RunSpan};
-use crate::testing::CommitToken;
+use crate::util::boundary::DropGuarded;
 
 pub(super) struct Execution {
     pub(super) key: ClaimKey,
@@ -171,26 +173,6 @@ pub(super) enum Exit {
     Abandoned,
 }
 
-/// Why a run stops: the recorded reason, and the part of it that may be logged.
-#[derive(Clone)]
-pub(super) struct Why {
-    pub(super) recorded: String,
-    /// Set if the recorded reason must not be logged.
-    pub(super) logged: Option<String>,
-}
-
-impl Why {
-    pub(super) fn logged(&self) -> &str {
-        self.logged.as_deref().unwrap_or(&self.recorded)
-    }
-}
-
-impl From<String> for Why {
-    fn from(recorded: String) -> Self {
-        Self { recorded, logged: None }
-    }
-}
-
 /// Registers a run as in flight in this process until dropped.
 pub(super) struct InFlightGuard {
     pub(super) engine: Arc<Engine>,
@@ -224,13 +206,14 @@ impl Drop for InFlightGuard {
 
 /// Why the run has to give up, if it has to.
 pub(super) async fn reasons_to_give_up(engine: &Engine, execution: &Execution) -> Result<Vec<Failure>, Exit> {
-    let reasons = engine.reasons_to_give_up(execution.key, &execution.run, execution.flags).await;
-    reasons.map_err(|error| unread("whether it is to give up could not be read", &error))
+    let asked = engine.store.give_up_reasons(execution.key).await;
+    let asked = asked.map_err(|error| unread("whether it is to give up could not be read", &error))?;
+    Ok(asked.map_or_else(Vec::new, |asked| asked.failures(&execution.run, execution.flags)))
 }
 
 /// The database failed; or the record differs from the expected one, and only another program may be able to read it.
 pub(super) fn unread(what: &str, error: &sqlx::Error) -> Exit {
-    let logged = telemetry::decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
+    let logged = decodes_data(error).then(|| format!("{what}: {}", telemetry::WITHHELD));
     let why = Why { recorded: format!("{what}: {error}"), logged };
     if is_of_contents(error) { Exit::Stuck(why) } else { Exit::Infrastructure(why) }
 }

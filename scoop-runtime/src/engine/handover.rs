@@ -6,7 +6,7 @@
 //! definitions hand it over to each other.
 
 use super::shared::Engine;
-use crate::store::{ClaimKey, HandOver, HandOverRequest};
+use crate::store::{ClaimKey, HandOver, HandOverRequest, Unclaimed};
 use crate::telemetry;
 
 /// What happens to a refused run if no worker has a definition that may fit.
@@ -43,5 +43,20 @@ pub(super) async fn hand_to_another(
             engine.mark_in_doubt();
             HandOver::Void
         }
+    }
+}
+
+/// Handles a claimed run that this worker cannot execute: hands it over if another program may read its record.
+pub(super) async fn hand_back(engine: &Engine, unclaimed: Unclaimed) {
+    match unclaimed {
+        Unclaimed::Unreadable { key, handler, why } => {
+            let reason = format!("its record cannot be read: {why}");
+            if hand_to_another(engine, key, &handler, &reason, IfRefused::Stuck, None).await
+                == HandOver::Stuck
+            {
+                telemetry::unreadable(key.root, key.id);
+            }
+        }
+        Unclaimed::Refused { root, id, why } => telemetry::refused(root, id, &why),
     }
 }

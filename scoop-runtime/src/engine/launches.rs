@@ -4,28 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
-use crate::saga::launches::StepTopic;
 use crate::saga::registry::RunnableSaga;
 use crate::telemetry;
-use crate::util::sync::{Mutex, lock};
-
-/// The launches that this process has seen first.
-#[derive(Default)]
-pub(super) struct NewLaunches {
-    unrecorded: Mutex<Vec<StepTopic>>,
-    noted: Notify,
-}
+use crate::util::sync::lock;
 
 impl Engine {
     /// Notes a launch on this topic by the step at this position. The first one is recorded later.
-    pub(crate) fn note_launch(&self, saga: &RunnableSaga, step: usize, topic: &str) {
+    pub(super) fn note_launch(&self, saga: &RunnableSaga, step: usize, topic: &str) {
         if let Some(seen) = saga.note_launch(step, topic) {
-            lock(&self.launches.unrecorded).push(seen);
-            self.launches.noted.notify_one();
+            self.launches.note(seen);
         }
     }
 }

@@ -61,7 +61,7 @@ impl WorkerSession {
                 let mut session = tables.open_session().await?;
                 // Read when the lock is taken.
                 let known = engine.topology.known();
-                let registered = engine.topology.registered(&known, engine);
+                let registered = engine.topology.registered(&known, engine.worker, &engine.settings.program);
                 let (started_at, retired) = session.register(tables, registered).await?;
                 telemetry::handlers_retired(engine.worker, &retired);
                 engine.topology.started(started_at);
@@ -71,7 +71,7 @@ impl WorkerSession {
             #[cfg(feature = "in-memory")]
             Store::Memory(memory) => {
                 let known = engine.topology.known();
-                let registered = engine.topology.registered(&known, engine);
+                let registered = engine.topology.registered(&known, engine.worker, &engine.settings.program);
                 let (session, started_at, retired) = memory.open_session(registered).await?;
                 telemetry::handlers_retired(engine.worker, &retired);
                 engine.topology.started(started_at);

@@ -1,7 +1,7 @@
 //! Lost answers of the database: finds out what has committed.
 //!
 //! A statement whose answer was lost may have had its effect. A decision of a step may be recorded although the worker
-//! does not know ([`report_recorded`]), and runs may be assigned to this worker that it does
+//! does not know ([`super::execute`] finds that out), and runs may be assigned to this worker that it does
 //! not execute ([`reconcile`]).
 //!
 //! A claim whose answer was lost may even be carried out later, on a connection that no living process holds. So
@@ -15,7 +15,6 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::deadlines::end_pending;
-use super::execution::Execution;
 use super::shared::Engine;
 use super::wakeups::Delivery;
 use crate::store::Reconciled;
@@ -45,18 +44,4 @@ pub(super) async fn reconcile(engine: &Arc<Engine>, signals: Delivery) -> sqlx::
     engine.notify_ready(&engine.store.unpark_orphaned().await?);
     engine.runs.spawn(end_pending(engine.clone()));
     Ok(())
-}
-
-/// Reports the decision if it is recorded although the answer was lost. Returns whether it is.
-pub(super) async fn report_recorded(engine: &Engine, execution: &Execution) -> bool {
-    let Some(outcome) = &execution.undecided else {
-        return false;
-    };
-    let recorded = engine.store.recorded(execution.key, &engine.identifier, outcome.kind()).await;
-    // If this fails, too, that is unknown.
-    let recorded = recorded.unwrap_or(false);
-    if recorded {
-        outcome.report(execution);
-    }
-    recorded
 }

@@ -4,7 +4,7 @@
 use super::shared::Engine;
 use super::topology::refresh;
 use super::{launches, schedule};
-use crate::saga::registry::Renamed;
+use crate::model::subscribed_saga::Renamed;
 use crate::telemetry;
 
 /// Registers the schedules, the limits and the declared launches of this program, and reads the topology.

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
+use crate::model::format::{system_time, utc};
+use crate::model::schedule::TimetableError;
 use crate::saga::registry::Scheduled;
-use crate::saga::schedule::TimetableError;
 use crate::store::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration};
 use crate::telemetry;
-use crate::util::format::{system_time, utc};
 
 /// The longest interval between looks at the clock of the database: it may be set, and this process may be stopped.
 const WAIT_MAX: Duration = Duration::from_secs(60);

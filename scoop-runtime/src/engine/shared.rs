@@ -5,38 +5,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use scoop_core::{Failure, Run};
 use tokio::sync::{RwLock, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use super::decisions::DecisionQueue;
-use super::health_state::HealthState;
-use super::launches::NewLaunches;
+use super::health_state::{EngineState, HealthState};
+use super::new_launches::NewLaunches;
 use super::settle::queue::Settler;
 use super::slots::{ReservedSlots, RunningCounts};
-use super::step_stop_signals::{StopSignal, StopSignals};
+use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::topology::TopologyCache;
 use super::user_code::running::Running;
 use super::wakeups::Wakeups;
-use crate::RuntimeError;
 use crate::completion::Completions;
-use crate::saga::registry::{Sagas, Scheduled, SubscribedSaga};
+use crate::engine::decisions::queue::DecisionQueue;
+use crate::model::subscribed_saga::SubscribedSaga;
+use crate::saga::registry::{Sagas, Scheduled};
 use crate::settings::Settings;
 use crate::store::join::LaunchedSet;
 use crate::store::{
-    ClaimKey, Claimer, HierarchyFlags, JoinSpec, LimitedTopics, ParentRef, QueueCursors, SagaLimit,
-    StepTransactions, Store,
+    Claimer, JoinSpec, LimitedTopics, ParentRef, QueueCursors, SagaLimit, StepTransactions, Store,
 };
-use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
 use crate::util::sync::{Mutex, MutexGuard, lock};
-
-/// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other
-/// programs.
-pub const IDENTIFIER_PREFIX: &str = "scoop-rs:";
+use crate::{RuntimeError, telemetry};
 
 pub(super) const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
@@ -140,33 +135,6 @@ impl Engine {
         &self.settings
     }
 
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
-    }
-
-    pub(crate) fn stop_signal(&self, key: ClaimKey) -> StopSignal {
-        self.stop_signals.watch(key)
-    }
-
-    /// Why a run has to give up. `None` if it need not, or is not held by this worker any more.
-    pub(crate) async fn reasons_to_give_up(
-        &self,
-        key: ClaimKey,
-        run: &Run,
-        flags: HierarchyFlags,
-    ) -> sqlx::Result<Vec<Failure>> {
-        let Some(asked) = self.store.give_up_reasons(key).await? else {
-            return Ok(vec![]);
-        };
-        let direction = flags.direction(run);
-        let mut reasons = asked.requests;
-        reasons.extend(asked.context.missed_deadlines(direction, asked.now, asked.since, &run.source));
-        if reasons.is_empty() {
-            reasons.push(Failure::new("GaveUp", "cancelled without a recorded reason", &run.source));
-        }
-        Ok(reasons)
-    }
-
     /// Reacts to a request to cancel, of this process or another one.
     pub(crate) fn wake_tasks(&self) {
         self.wakeups.wake_claimers();
@@ -265,5 +233,50 @@ impl Engine {
 
     pub(super) fn in_flight(&self) -> MutexGuard<'_, BTreeSet<(Uuid, i64)>> {
         lock(&self.in_flight)
+    }
+}
+
+/// Its health.
+impl Engine {
+    /// For how long the first ready run or deadline of this worker has been due.
+    pub(crate) fn lag(&self) -> Duration {
+        lock(&self.health_state.due_since).map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Whether the session that shows that the process lives is open.
+    pub(crate) fn has_session(&self) -> bool {
+        self.health_state.has_session.load(Ordering::Relaxed)
+    }
+
+    /// Whether the worker and the sagas of this program are registered.
+    pub(crate) async fn is_registered(&self) -> sqlx::Result<bool> {
+        let registration = self.store.registration(self.worker, &self.subscriptions).await?;
+        Ok(registration.is_complete())
+    }
+
+    pub(crate) fn state(&self) -> EngineState {
+        let has_stopped = self.stopped.is_cancelled();
+        if self.health_state.has_failed.load(Ordering::Relaxed) || (self.gone.is_cancelled() && !has_stopped)
+        {
+            EngineState::Failed
+        } else if has_stopped || self.stopping.is_cancelled() {
+            EngineState::Stopping
+        } else {
+            EngineState::Running
+        }
+    }
+
+    /// Notes in how many seconds something is due; negative if it is overdue.
+    pub(super) fn note_due(&self, seconds: Option<f64>) {
+        let overdue = seconds.and_then(|seconds| Duration::try_from_secs_f64(-seconds).ok());
+        *lock(&self.health_state.due_since) = overdue.and_then(|overdue| Instant::now().checked_sub(overdue));
+    }
+
+    pub(super) fn note_session(&self, has_session: bool) {
+        self.health_state.has_session.store(has_session, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_failed(&self) {
+        self.health_state.has_failed.store(true, Ordering::Relaxed);
     }
 }

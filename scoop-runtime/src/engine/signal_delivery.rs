@@ -28,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::wakeups::{Deliveries, Delivery};
 use crate::error::is_transient;
-use crate::store::{Deliver, Delivered, LockedDelivery, Store, TransactionNumber};
+use crate::model::signal::LockedDelivery;
+use crate::store::{Deliver, Delivered, Store, TransactionNumber};
 use crate::telemetry;
 
 const BATCH_MAX: usize = 1_000;

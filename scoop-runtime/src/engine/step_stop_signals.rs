@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::saga::stop_signal::StopSignal;
 use crate::store::ClaimKey;
 use crate::util::sync::{Mutex, MutexGuard, lock};
 
@@ -14,28 +15,6 @@ use crate::util::sync::{Mutex, MutexGuard, lock};
 pub(super) struct StopSignals {
     runs: Mutex<BTreeMap<Uuid, (ClaimKey, CancellationToken)>>,
     pub(super) changed: Notify,
-}
-
-/// Signals that a run should stop: it was cancelled, or a deadline has passed.
-///
-/// Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct StopSignal(CancellationToken);
-
-impl StopSignal {
-    /// Returns when the run should stop; at once if that is so already.
-    ///
-    /// # Cancel safety
-    ///
-    /// Waiting changes nothing.
-    pub async fn raised(&self) {
-        self.0.cancelled().await;
-    }
-
-    /// Whether the run should stop.
-    pub fn is_raised(&self) -> bool {
-        self.0.is_cancelled()
-    }
 }
 
 impl StopSignals {

@@ -10,17 +10,15 @@ use tokio::sync::{RwLock, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use super::decisions::DecisionQueue;
 use super::health_state::HealthState;
-use super::launches::NewLaunches;
+use super::new_launches::NewLaunches;
 use super::settle::batched;
 use super::settle::queue::{OutcomeQueue, Settler};
-use super::shared::{Engine, IDENTIFIER_PREFIX};
+use super::shared::Engine;
 use super::slots::{ReservedSlots, RunningCounts};
 use super::step_stop_signals::StopSignals;
 use super::suspects::Suspects;
 use super::topology::TopologyCache;
-use super::user_code::boundary::record_locations;
 use super::user_code::running::Running;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Wakeups};
 use super::{
@@ -28,11 +26,14 @@ use super::{
     registration, retention, schedule, signal_delivery, timer,
 };
 use crate::completion::Completions;
+use crate::engine::decisions::queue::DecisionQueue;
+use crate::model::program::IDENTIFIER_PREFIX;
 use crate::saga::registry::Registry;
 use crate::settings::Settings;
 use crate::store::{StepTransactions, Store};
 use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
+use crate::util::boundary::record_locations;
 use crate::util::ids;
 use crate::util::sync::Mutex;
 
@@ -115,8 +116,8 @@ async fn publish(engine: &Arc<Engine>) -> sqlx::Result<()> {
 /// The receivers of the queues between tasks.
 struct Queues {
     settlements: OutcomeQueue,
-    undecided: decisions::Inbox,
-    of_tables: decisions::Inbox,
+    undecided: decisions::queue::Inbox,
+    of_tables: decisions::queue::Inbox,
     parents: ParentChecks,
     deliveries: Deliveries,
 }

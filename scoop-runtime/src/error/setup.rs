@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use scoop_core::Escaped;
 
 use super::words::{times, written};
-use crate::util::format::{humane, utc};
+use crate::model::format::{humane, utc};
 
 /// A mistake that prevents a program from starting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,8 +6,6 @@ use sqlx::error::DatabaseError;
 use sqlx::postgres::PgDatabaseError;
 
 use super::RuntimeError;
-use crate::store::RolledBack;
-use crate::telemetry;
 
 /// Whether the server may have committed the request despite this error.
 pub(crate) fn loses_answer(error: &sqlx::Error) -> bool {
@@ -196,7 +194,7 @@ pub(crate) fn is_of_contents(error: &sqlx::Error) -> bool {
             let is = |code: &str| CLASSES.iter().any(|class| code.starts_with(class));
             error.code().is_some_and(|code| is(&code)) && !is_of_changed_tables(&**error)
         }
-        error => telemetry::decodes_data(error),
+        error => decodes_data(error),
     }
 }
 
@@ -234,3 +232,19 @@ const COMPLETION_UNKNOWN: &str = "40003";
 
 /// `lock_timeout`.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+/// What remains to be rolled back after failed user code.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RolledBack {
+    Nothing,
+    /// It had a transaction of the engine.
+    Transaction {
+        is_fresh: bool,
+    },
+    LostConnection,
+}
+
+/// Whether the text of this error of the database quotes data, so that it must not be logged.
+pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
+}

@@ -7,7 +7,7 @@ use scoop_core::Escaped;
 use uuid::Uuid;
 
 use super::{FailedStep, NoResult};
-use crate::RunningStep;
+use crate::model::running_step::RunningStep;
 
 pub(super) fn without_result(
     id: &Uuid,

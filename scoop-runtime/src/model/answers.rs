@@ -1,8 +1,11 @@
 //! The responses to requests about a hierarchy or a part of it.
 
 use std::fmt;
+use std::ops::Deref;
 
-use crate::util::name::HierarchyId;
+use scoop_core::Failure;
+
+use crate::model::name::HierarchyId;
 
 /// The response to a cancellation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,5 +161,52 @@ impl fmt::Display for SignalAnswer {
             Self::Kept => "the signal is sent, but has not reached the run yet; it is kept for a minute",
             Self::NotAwaiting => "the run awaits no signal",
         })
+    }
+}
+
+/// The hierarchies with the same first message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relaunches {
+    /// The hierarchy whose message was launched again as this one.
+    pub(crate) of: Option<HierarchyId>,
+    /// The hierarchies as which its message was launched again, the oldest first.
+    pub(crate) as_others: Vec<HierarchyId>,
+}
+
+/// The failure of a rollback, and the reason of the rollback. Dereferences to the former.
+///
+/// ```no_run
+/// # use scoop_runtime::RollbackFailure;
+/// # fn example(failed: &RollbackFailure) {
+/// println!("{failed}");                                       // the refund failed (because no chairs left)
+/// println!("{}\n{}", failed.report(), failed.cause.report()); // all of both
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RollbackFailure {
+    /// The failure of the rollback.
+    pub failure: Failure,
+    /// The reason of the rollback.
+    pub cause: Box<Failure>,
+}
+
+impl RollbackFailure {
+    pub(crate) fn new(failure: Failure, cause: Failure) -> Self {
+        Self { failure, cause: Box::new(cause) }
+    }
+}
+
+impl Deref for RollbackFailure {
+    type Target = Failure;
+
+    fn deref(&self) -> &Failure {
+        &self.failure
+    }
+}
+
+impl fmt::Display for RollbackFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (because {})", self.failure.rollback_summary(), self.cause.summary())
     }
 }

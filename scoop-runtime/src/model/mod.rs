@@ -1,5 +1,22 @@
 //! Plain values that several layers share.
 
 pub(crate) mod answers;
+pub(crate) mod children;
+pub(crate) mod entity;
+pub(crate) mod failed;
+pub(crate) mod format;
+pub(crate) mod handlers;
+pub(crate) mod join;
+pub(crate) mod launches;
+pub(crate) mod limits;
+pub(crate) mod name;
+pub(crate) mod pause;
+pub(crate) mod program;
 pub(crate) mod retention;
 pub(crate) mod run;
+pub(crate) mod running_step;
+pub(crate) mod schedule;
+pub(crate) mod signal;
+pub(crate) mod subscribed;
+pub(crate) mod subscribed_saga;
+pub(crate) mod tick;

@@ -4,9 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use scoop_core::Failure;
 use serde::{Deserialize, Serialize};
-
-use crate::store::RowState;
 
 /// Declares an enum whose variants have names, in both directions.
 macro_rules! named {
@@ -230,6 +229,63 @@ impl WaitKind {
 
 /// A shorter time in a queue is not shown.
 pub const QUEUED_MIN: Duration = Duration::from_secs(1);
+
+/// The state of a row of the working set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowState {
+    /// It can be claimed, from its `ready_at` on.
+    #[default]
+    Ready,
+    /// Its owner executes it.
+    Running,
+    /// It waits for its children.
+    Waiting,
+    /// It did not succeed, and its parent has not recorded that yet.
+    Ended,
+    /// No living definition can continue it, or an operator has to retry it.
+    Stuck,
+    /// Its rollback failed: it rests until an operator decides about it.
+    Failed,
+}
+
+impl RowState {
+    const ALL: [Self; 6] =
+        [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck, Self::Failed];
+
+    /// The label of the state in the type `scoop.run_state`.
+    #[doc(hidden)]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Ended => "ended",
+            Self::Stuck => "stuck",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether no run waits any longer for a run in this state.
+    pub(crate) const fn has_ended(self) -> bool {
+        matches!(self, Self::Ended | Self::Failed)
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+}
+
+impl fmt::Display for RowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The failure of an end that has none recorded, although it has to.
+pub fn no_failure() -> Failure {
+    Failure::new("Unknown", "no failure is recorded", "scoop")
+}
 
 #[cfg(test)]
 mod tests {

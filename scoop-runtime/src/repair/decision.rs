@@ -12,7 +12,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::store::RowState;
+use crate::model::run::RowState;
 
 /// The kind of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

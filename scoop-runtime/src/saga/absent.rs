@@ -9,12 +9,12 @@ use scoop_core::{Definition, Error, Failure, Next, RecordedStep, Result, StepDef
 use serde_json::Value;
 
 use super::command::CommandFunctions;
-use super::limits::Limits;
-use super::private::Awaited;
 use super::registry::RunnableSaga;
 use super::retry::Retry;
 use super::{DecodeError, Handler, RetryTarget, StepEnd};
 use crate::Scope;
+use crate::model::limits::Limits;
+use crate::saga::scope::Awaited;
 
 impl RunnableSaga {
     /// A saga with these recorded steps, and without their code.

@@ -12,10 +12,10 @@ use scoop_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::children::reply_name;
 use super::shape::StoredType;
 use super::sql_entity::{Erased, Table};
 use super::{RetryTarget, Saga, Step, StepEnd};
+use crate::model::children::reply_name;
 use crate::{Retry, Scope};
 
 /// The name of the step that gets information from outside, if there is one.

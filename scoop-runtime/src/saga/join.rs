@@ -14,11 +14,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::command::CommandFunctions;
-use super::limits::Limits;
+use super::scope::Awaited;
 use super::shape::StoredType;
-use super::{
-    DecodeError, HandledMessage, Handler, MessageSettings, MessageType, RetryTarget, StepEnd, private,
-};
+use super::{DecodeError, HandledMessage, Handler, MessageType, RetryTarget, StepEnd, defaults};
+use crate::model::limits::Limits;
+use crate::model::subscribed_saga::MessageSettings;
 use crate::store::JoinSpec;
 use crate::util::payload::{has_number_beyond, storable};
 use crate::{Retry, Scope};
@@ -137,7 +137,7 @@ fn joined_settings(members: &[JoinMember]) -> MessageSettings {
 pub const fn has_own_member_topic<T: Joined>(index: usize) -> bool {
     let mut earlier = 0;
     while earlier < index {
-        if private::is_same(T::MEMBERS[earlier].topic.as_bytes(), T::MEMBERS[index].topic.as_bytes()) {
+        if is_same(T::MEMBERS[earlier].topic.as_bytes(), T::MEMBERS[index].topic.as_bytes()) {
             return false;
         }
         earlier += 1;
@@ -284,7 +284,7 @@ impl Handler for Collector {
         _: &'a mut Scope<'_>,
         _: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<SystemTime>> {
-        private::always_due()
+        defaults::always_due()
     }
 
     fn awaits<'a>(
@@ -292,8 +292,8 @@ impl Handler for Collector {
         _: usize,
         _: &'a mut Scope<'_>,
         _: &'a (dyn Any + Send + Sync),
-    ) -> BoxFuture<'a, Result<Option<private::Awaited>>> {
-        private::awaits_nothing()
+    ) -> BoxFuture<'a, Result<Option<Awaited>>> {
+        defaults::awaits_nothing()
     }
 
     fn within(&self, _: usize) -> Option<Duration> {
@@ -314,7 +314,7 @@ impl Handler for Collector {
         _: &'a mut Scope<'_>,
         _: &'a (dyn Any + Send + Sync),
     ) -> BoxFuture<'a, Result<()>> {
-        private::nothing()
+        defaults::nothing()
     }
 
     fn compensate<'a>(
@@ -334,10 +334,24 @@ impl Handler for Collector {
         _: &'a (dyn Any + Send + Sync),
         failure: &'a Failure,
     ) -> BoxFuture<'a, Result<Option<Next>>> {
-        private::unhandled(failure)
+        defaults::unhandled(failure)
     }
 }
 
 fn member(message: &(dyn Any + Send + Sync)) -> &Member {
     message.downcast_ref().expect("the message was decoded by this handler")
+}
+
+pub(crate) const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }

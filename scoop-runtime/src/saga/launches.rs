@@ -7,17 +7,11 @@ use scoop_core::{Definition, StepKind};
 
 use super::registry::RunnableSaga;
 use crate::RuntimeError;
+use crate::model::launches::StepTopic;
 use crate::util::sync::{Mutex, lock};
 
 /// The number of topics of one step that are recorded at most: a program may compute their names.
 const TOPICS_MAX: usize = 1_000;
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct StepTopic {
-    pub(crate) saga: String,
-    pub(crate) step: String,
-    pub(crate) topic: String,
-}
 
 /// The topics of each step that are recorded, or about to be, by the position of the step.
 #[derive(Default)]

@@ -1,21 +1,23 @@
 //! The trait that `#[saga]` implements, and its form without types that the engine runs.
 
 mod absent;
-pub(crate) mod children;
 pub(crate) mod command;
+pub(crate) mod defaults;
 pub(crate) mod failed;
 mod find_kind;
 pub(crate) mod join;
+pub(crate) mod launch_options;
 pub(crate) mod launches;
-pub(crate) mod limits;
 #[doc(hidden)]
 pub mod private;
 pub(crate) mod registry;
+pub(crate) mod replies;
 pub(crate) mod retry;
-pub(crate) mod schedule;
 pub(crate) mod scope;
 pub(crate) mod shape;
+pub(crate) mod signal;
 pub(crate) mod sql_entity;
+pub(crate) mod stop_signal;
 pub(crate) mod tick;
 
 use std::any::{Any, TypeId};
@@ -24,10 +26,13 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use scoop_core::wait::WaitPlan;
-use scoop_core::{Definition, Entity, Failure, FindField, JoinIncomplete, Message, Next, Result, Schedule};
+use scoop_core::{Definition, Entity, Failure, JoinIncomplete, Message, Next, Result, Schedule};
 use serde_json::Value;
 
 use self::shape::StoredType;
+use crate::model::limits::Limits;
+use crate::model::pause::PauseTarget;
+use crate::model::subscribed_saga::MessageSettings;
 use crate::{Retry, Scope};
 
 /// A saga: a handler of one message type, written as a list of steps.
@@ -57,7 +62,7 @@ pub trait Saga: Send + Sync + Sized + 'static {
     const JOIN: Option<private::Join> = None;
 
     /// Its limits.
-    const LIMITS: limits::Limits = limits::Limits::NONE;
+    const LIMITS: Limits = Limits::NONE;
 
     /// Whether its runs stay with the definition under which they began.
     #[doc(hidden)]
@@ -221,23 +226,6 @@ pub struct HandledMessage<T> {
     settings: fn() -> MessageSettings,
 }
 
-/// What a type of messages says about the storage of its messages.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MessageSettings {
-    /// [`Message::RETENTION`].
-    pub(crate) keep: scoop_core::RetentionTimes,
-    /// [`Message::REDACTED`].
-    pub(crate) redacted: Vec<&'static str>,
-    /// [`Message::FIND_BY`].
-    pub(crate) find_by: &'static [FindField],
-}
-
-impl MessageSettings {
-    pub(crate) fn of<M: Message>() -> Self {
-        Self { keep: M::RETENTION, redacted: M::REDACTED.to_vec(), find_by: M::FIND_BY }
-    }
-}
-
 /// The reason for which a payload is not a message of a saga.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
@@ -369,7 +357,7 @@ pub trait Handler: Send + Sync + 'static {
     fn within(&self, step: usize) -> Option<Duration>;
 
     /// See [`Saga::LIMITS`].
-    fn limits(&self) -> limits::Limits;
+    fn limits(&self) -> Limits;
 
     /// See [`Saga::PIN`].
     fn pin(&self) -> private::Pin {
@@ -473,7 +461,7 @@ impl<S: Saga> Handler for S {
         S::within(S::Step::ALL[step])
     }
 
-    fn limits(&self) -> limits::Limits {
+    fn limits(&self) -> Limits {
         S::LIMITS
     }
 
@@ -537,7 +525,7 @@ pub struct Registration {
     messages: fn() -> Vec<(&'static str, MessageType)>,
     settings: fn() -> Vec<MessageSettings>,
     join: fn() -> Option<private::Join>,
-    pub(crate) limits: fn() -> limits::Limits,
+    pub(crate) limits: fn() -> Limits,
     #[cfg(feature = "testing")]
     pub(crate) types: fn() -> Vec<StoredType>,
     pub(crate) default: fn() -> Option<Arc<dyn Handler>>,
@@ -620,5 +608,19 @@ impl EntityRegistration {
     pub const fn new<E: Entity>() -> Self {
         let types = || [std::any::type_name::<E>(), std::any::type_name::<E::Key>()];
         Self { name: E::NAME, types, applications: E::applications }
+    }
+}
+
+impl PauseTarget {
+    /// A saga of this type.
+    ///
+    /// ```
+    /// # extern crate scoop_runtime as scoop;
+    /// # fn example<Courier: scoop::Saga>() {
+    /// let courier = scoop::PauseTarget::saga::<Courier>();
+    /// # }
+    /// ```
+    pub fn saga<S: Saga>() -> Self {
+        Self::Handler(S::DEFINITION.saga.into())
     }
 }

@@ -1,11 +1,8 @@
 //! Functions for the code that the attributes generate. Not for users: they change without notice.
 
-use std::future::ready;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use futures_util::future::BoxFuture;
 pub use inventory;
 pub use scoop_core::{
     Application, CodedError, ContinueAsNew, Definition, Error, Failure, Message, Missed, NamedType, Next,
@@ -16,13 +13,16 @@ use serde_json::Value;
 pub use uuid::Uuid;
 
 use crate::Scope;
+pub use crate::model::limits::Limits;
+pub use crate::saga::defaults::{Boxed, always_due, awaits_nothing, nothing, unhandled};
 pub use crate::saga::failed::{FilteredMessage, failed_topic, filtered};
 pub use crate::saga::find_kind::{FindValue, find_kind};
+use crate::saga::join::is_same;
 pub use crate::saga::join::{
     Join, JoinMember, Joined, JoinedBy, JoinedSet, has_own_member_topic, key_text, same_key,
 };
-pub use crate::saga::limits::Limits;
 pub use crate::saga::retry::Retry;
+pub use crate::saga::scope::Awaited;
 pub use crate::saga::shape::StoredType;
 pub use crate::saga::sql_entity::Table;
 pub use crate::saga::tick::{LaunchProbe, ScheduledMessage, UserLaunched, scheduled};
@@ -43,9 +43,6 @@ pub enum Pin {
 
 /// The result of decoding.
 pub type Decoded<T> = serde_json::Result<T>;
-
-/// The future of a function of a saga.
-pub type Boxed<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// Boxes the future of a function. The compiler reports a future that is not `Send` at the user's function, and
 /// nowhere else, since the box is `Send` by its type.
@@ -71,20 +68,6 @@ pub const fn has_own_topic<T: Handled>(index: usize) -> bool {
             return false;
         }
         earlier += 1;
-    }
-    true
-}
-
-pub(super) const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut at = 0;
-    while at < one.len() {
-        if one[at] != other[at] {
-            return false;
-        }
-        at += 1;
     }
     true
 }
@@ -210,28 +193,6 @@ pub fn handled_by<'a, S: Saga>(
     Box::pin(async { Ok(Some(handler.await.map_err(Into::into)?.map(Step::index))) })
 }
 
-/// The result of an unhandled child failure, which becomes the failure of the step.
-pub fn unhandled(failure: &Failure) -> Boxed<'_, Option<Next>> {
-    Box::pin(async { Err(Error::failure(failure.clone())) })
-}
-
-/// The future of a step that has no such function.
-pub fn nothing<'a>() -> Boxed<'a, ()> {
-    Box::pin(ready(Ok(())))
-}
-
-/// The due time of a step that waits for none.
-pub fn always_due<'a>() -> Boxed<'a, SystemTime> {
-    Box::pin(ready(Ok(SystemTime::UNIX_EPOCH)))
-}
-
-/// The signal that a step awaits.
-#[derive(Debug)]
-pub struct Awaited {
-    pub(crate) name: &'static str,
-    pub(crate) key: String,
-}
-
 /// What the function returns that `by` names.
 #[diagnostic::on_unimplemented(
     message = "the key of a signal is a text, and `{Self}` is none",
@@ -256,11 +217,6 @@ pub fn awaited<'a, S: Signal, K: SignalKeyText>(
 /// The name of a signal.
 pub const fn name_of_signal<S: Signal>() -> &'static str {
     S::NAME
-}
-
-/// The signal of a step that awaits none.
-pub fn awaits_nothing<'a>() -> Boxed<'a, Option<Awaited>> {
-    Box::pin(ready(Ok(None)))
 }
 
 /// Determines whether a saga has a default: `Probe::<S>::new().instance()` is `Some` exactly if `S: Default`, since

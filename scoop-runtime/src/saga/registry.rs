@@ -6,18 +6,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use scoop_core::{CodedError, Definition, NameKind, NamedType, RetentionTimes, Schedule};
-
+use scoop_core::{CodedError, Definition, NameKind, NamedType, Schedule};
 use uuid::Uuid;
 
 use super::launches::KnownLaunches;
-use crate::model::retention::Retention;
-use crate::saga::schedule::Timetable;
-use crate::saga::{EntityRegistration, Handler, MessageSettings, MessageType, Registration, Saga};
+use crate::model::schedule::Timetable;
+use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
+use crate::model::tick::Tick;
+use crate::saga::{EntityRegistration, Handler, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
-use crate::telemetry;
 use crate::telemetry::metrics::StepTimes;
-use crate::{RuntimeError, SetupError, Subscribed, Tick};
+use crate::{RuntimeError, SetupError, Subscribed, telemetry};
 
 #[derive(Default)]
 pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
@@ -52,29 +51,11 @@ pub(crate) struct Sagas {
     names: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Renamed {
-    pub(crate) topic: String,
-    pub(crate) name: String,
-    pub(crate) own_name: String,
-}
-
 pub(crate) struct Scheduled {
     pub(crate) topic: String,
     pub(crate) name: String,
     pub(crate) schedule: Schedule,
     pub(crate) timetable: Timetable,
-}
-
-/// A saga that messages on a topic are delivered to.
-#[derive(Clone, Debug)]
-pub(crate) struct SubscribedSaga {
-    pub(crate) topic: String,
-    pub(crate) handler: String,
-    /// Former names of the saga. No messages are delivered to them any more.
-    pub(crate) was: Vec<String>,
-    /// The settings of the type of the messages. Those of a command have the redacted fields of the events of its entity, too.
-    pub(crate) settings: MessageSettings,
 }
 
 pub(crate) struct RunnableSaga {
@@ -231,31 +212,6 @@ impl Sagas {
 
     pub(crate) fn find(&self, topic: &str, name: &str) -> Option<&Arc<RunnableSaga>> {
         self.by_name.get(&(topic.to_owned(), name.to_owned()))
-    }
-}
-
-impl SubscribedSaga {
-    #[cfg(test)]
-    pub(crate) fn pairs(topics: &[String], handlers: &[String]) -> Vec<Self> {
-        let pairs = topics.iter().zip(handlers);
-        let subscription = |(topic, handler): (&String, &String)| {
-            let (topic, handler) = (topic.clone(), handler.clone());
-            Self { topic, handler, was: vec![], settings: MessageSettings::default() }
-        };
-        pairs.map(subscription).collect()
-    }
-
-    /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
-    /// times.
-    pub(crate) fn kept(&self, by_default: Retention) -> Retention {
-        let RetentionTimes { committed, rolled_back } = self.settings.keep;
-        let committed = committed.unwrap_or(by_default.committed);
-        by_default.committed(committed).rolled_back(rolled_back.unwrap_or(by_default.rolled_back))
-    }
-
-    fn new(definition: &Definition, was: Vec<String>, settings: MessageSettings) -> Self {
-        let (topic, handler) = (definition.topic.to_string(), definition.saga.to_string());
-        Self { topic, handler, was, settings }
     }
 }
 

@@ -3,6 +3,7 @@
 mod children;
 mod joins;
 pub(crate) mod once;
+pub(crate) mod services;
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture;
@@ -10,6 +11,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use scoop_core::wait::WaitPlan;
 use scoop_core::{
     Context, ContextKey, Definition, Direction, Emission, Error, Failure, FindField, Lineage, Message,
     Required, Result, Run, SentSignal, Signal, SignalKey, StepKind, TraceContext, Wait,
@@ -18,19 +20,20 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::api::launch_options::{self, Options, launch_options};
+use self::services::{StepEffect, StepServices};
 use crate::bug::{Bug, is_injected};
-use crate::engine::{Engine, StopSignal};
+use crate::error::sqlstate::RolledBack;
 use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
-use crate::saga::private::Awaited;
+use crate::saga::launch_options::{self, Options, launch_options};
 use crate::saga::registry::RunnableSaga;
-use crate::store::{self, ClaimKey, HierarchyFlags, RolledBack, StepTransaction};
+use crate::saga::signal;
+use crate::saga::stop_signal::StopSignal;
+use crate::store::{self, ClaimKey, HierarchyFlags, StepTransaction};
 use crate::telemetry::trace::{self, with_trace};
 use crate::unhandled::insert_in;
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
 use crate::{HierarchyId, RuntimeError, When};
-use scoop_core::wait::WaitPlan;
 
 /// The scope of one execution of a step: its transaction, its launches, and information about itself.
 ///
@@ -41,7 +44,7 @@ use scoop_core::wait::WaitPlan;
 ///
 /// Dropping a future of a scope before it is ready adds nothing to the step. Where something may be added, the method says so.
 pub struct Scope<'a> {
-    engine: &'a Engine,
+    services: StepServices<'a>,
     place: CallSite<'a>,
     context: Context,
     replies: Vec<(String, Value)>,
@@ -94,9 +97,9 @@ pub(crate) struct CallSite<'a> {
 }
 
 impl<'a> CallSite<'a> {
-    fn open(self, engine: &'a Engine) -> BoxFuture<'a, Result<StepTransaction>> {
+    fn open(self, services: StepServices<'a>) -> BoxFuture<'a, Result<StepTransaction>> {
         async move {
-            let connections = engine.step_transactions.as_ref().ok_or_else(|| self.in_memory())?;
+            let connections = services.transactions.ok_or_else(|| self.in_memory())?;
             let begun = connections.begin(&self.definition.saga, self.key.id, self.needs_fresh_session);
             begun.await.map_err(|error| {
                 let step = self.step;
@@ -104,6 +107,13 @@ impl<'a> CallSite<'a> {
             })
         }
         .boxed()
+    }
+
+    /// Has a launch of the step recorded if it is the first one on this topic.
+    fn note_launch(self, services: StepServices<'_>, topic: &str) {
+        if let Some(launch) = self.saga.note_launch(self.position, topic) {
+            services.engine.apply(StepEffect::Launched(launch));
+        }
     }
 
     fn step_name(self) -> StepName<'a> {
@@ -148,9 +158,9 @@ pub(crate) struct ScopeOutput {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(engine: &'a Engine, place: CallSite<'a>, context: Context) -> Self {
+    pub(crate) fn new(services: StepServices<'a>, place: CallSite<'a>, context: Context) -> Self {
         Self {
-            engine,
+            services,
             place,
             context,
             replies: vec![],
@@ -219,7 +229,7 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.transaction.is_none() {
-            self.transaction = Some(self.place.open(self.engine).await?);
+            self.transaction = Some(self.place.open(self.services).await?);
         }
         let opened = self.transaction.as_mut().expect("it was just opened");
         Ok(&mut *opened.transaction)
@@ -286,12 +296,12 @@ impl<'a> Scope<'a> {
 
     #[track_caller]
     fn emit(&mut self, mut message: EmittedMessage, detached_root: Option<Uuid>) -> Emit<'_> {
-        let of_program = || self.engine.settings().default_wait.clone();
+        let of_program = || self.services.settings.default_wait.clone();
         let wait = message.wait.take().or_else(|| self.place.saga.handler.wait()).or_else(of_program);
         // What belongs to a rollback is not cancelled.
         let in_rollback = self.place.flags.direction(self.place.run) == Direction::Backward;
         Emit {
-            engine: self.engine,
+            services: self.services,
             place: self.place,
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
@@ -341,16 +351,16 @@ impl<'a> Scope<'a> {
 
     async fn launch_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
         self.place.check_declared(M::TOPIC, std::any::type_name::<M>())?;
-        let limit = self.engine.settings().limits.payload_bytes_max;
+        let limit = self.services.settings.limits.payload_bytes_max;
         let launched = store::prepare(&message, limit);
         let launched =
             launched.map_err(|error| Unstorable::in_step(self.place.step_name(), error))?.unique(key);
-        let bytes_max = self.engine.settings().limits.context_bytes_max;
+        let bytes_max = self.services.settings.limits.context_bytes_max;
         let launched = launched.with(with_trace(Context::default(), trace::current().as_ref(), bytes_max));
         let root = launched.root;
-        self.engine.note_launch(self.place.saga, self.place.position, M::TOPIC);
-        let store = self.engine.store();
-        let launch = insert_in(store, &self.engine.unhandled, self.tx().await?, launched).await;
+        self.place.note_launch(self.services, M::TOPIC);
+        let store = self.services.store;
+        let launch = insert_in(store, self.services.unhandled, self.tx().await?, launched).await;
         let launch = launch.map_err(|error| match error.of_sqlx().is_some_and(is_transient_within_step) {
             true => Error::from(error).into_infrastructure(),
             false => error.into(),
@@ -397,7 +407,7 @@ impl<'a> Scope<'a> {
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
         context.set(element).map_err(|error| Unstorable::in_step(self.place.step_name(), error.into()))?;
-        launch_options::check_context_size(self.engine.settings().limits.context_bytes_max, &context)?;
+        launch_options::check_context_size(self.services.settings.limits.context_bytes_max, &context)?;
         self.context = context;
         Ok(())
     }
@@ -446,7 +456,7 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub async fn sleep(&mut self, time: impl Into<When>) -> Result<()> {
-        let until = launch_options::wake_up_time(time.into(), self.engine.store()).await?;
+        let until = launch_options::wake_up_time(time.into(), self.services.store).await?;
         let wait = Wait::until(until);
         self.wait = Some(match self.wait.take() {
             Some(other) => other.and(wait),
@@ -478,8 +488,8 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn signal<S: Signal>(&mut self, signal: S, key: impl Into<String>) -> Result<()> {
-        let limit = self.engine.settings().limits.payload_bytes_max;
-        let signal = crate::api::prepare_signal(&signal, key.into(), limit).map_err(Error::permanent);
+        let limit = self.services.settings.limits.payload_bytes_max;
+        let signal = signal::prepare(&signal, key.into(), limit).map_err(Error::permanent);
         let signal = signal.inspect_err(|error| {
             self.ignored.remember("a signal", error, self.place.step_name(), &self.place.run.source);
         })?;
@@ -495,7 +505,7 @@ impl<'a> Scope<'a> {
             return Err(Error::msg(format!("the signal `{name}` cannot be awaited: {why}")).into_permanent());
         }
         let limit = match within {
-            Some(within) => Some(launch_options::wake_up_time(within.into(), self.engine.store()).await?),
+            Some(within) => Some(launch_options::wake_up_time(within.into(), self.services.store).await?),
             None => None,
         };
         self.wait = Some(Wait::for_signal(signal, limit));
@@ -512,11 +522,12 @@ impl<'a> Scope<'a> {
     pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
         async move {
             let CallSite { key, run, flags, step, .. } = self.place;
-            let reasons = self.engine.reasons_to_give_up(key, run, flags).await.map_err(|error| {
+            let asked = self.services.store.give_up_reasons(key).await.map_err(|error| {
                 Error::infrastructure(format!(
                     "the cancellation state of step `{step}` could not be read: {error}"
                 ))
             })?;
+            let reasons = asked.map_or_else(Vec::new, |asked| asked.failures(run, flags));
             match reasons.is_empty() {
                 true => Ok(()),
                 false => Err(Error::failure(Failure::gave_up(&run.source, reasons)).into_permanent()),
@@ -541,7 +552,7 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn stop_signal(&self) -> StopSignal {
-        self.engine.stop_signal(self.place.key)
+        self.services.engine.stop_signal(self.place.key)
     }
 
     /// The number of times that this step directly preceded itself: 0, then 1 when it is repeated, and so on. In a
@@ -710,7 +721,7 @@ pub struct UniqueLaunch {
 /// A message about to be launched from a step. Await it.
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
 pub struct Emit<'s> {
-    engine: &'s Engine,
+    services: StepServices<'s>,
     place: CallSite<'s>,
     context: Context,
     emissions: &'s mut Vec<Emission>,
@@ -786,7 +797,7 @@ impl Emit<'_> {
     }
 
     fn depth_exceeded(&self) -> Option<Error> {
-        let (depth, limit) = (self.depth, self.engine.settings().limits.depth_max);
+        let (depth, limit) = (self.depth, self.services.settings.limits.depth_max);
         if depth <= limit {
             return None;
         }
@@ -820,7 +831,7 @@ impl Emit<'_> {
         if let Some(error) = self.depth_exceeded() {
             return Err(error);
         }
-        let (settings, step) = (self.engine.settings(), self.place.step_name());
+        let (settings, step) = (self.services.settings, self.place.step_name());
         let EmittedMessage { topic, payload, of, requires_handler, find_by, .. } = self.message;
         let what = || format!("a message for topic `{topic}`");
         let payload = payload.map_err(|error| Unstorable::in_step(step, error))?;
@@ -828,7 +839,7 @@ impl Emit<'_> {
         let found_by = match find_by {
             Some(fields) => store::found_by(&topic, fields, &payload)?,
             None => {
-                let fields = self.engine.store().find_fields(&topic).await;
+                let fields = self.services.store.find_fields(&topic).await;
                 let fields = fields.map_err(RuntimeError::database("fields to find by were looked up"))?;
                 store::found_by_registered(&topic, &fields, &payload)?
             }
@@ -837,7 +848,7 @@ impl Emit<'_> {
         let wait = self.wait.filter(|plan| self.has_choice && !plan.is_default());
         let wait = match wait {
             Some(plan) => {
-                let (deadlines, store) = (self.options.forward_deadlines(), self.engine.store());
+                let (deadlines, store) = (self.options.forward_deadlines(), self.services.store);
                 Some(launch_options::stored_wait(plan, deadlines, step, &topic, store, limit).await?)
             }
             None => None,
@@ -846,11 +857,11 @@ impl Emit<'_> {
         let required = required.then_some(Required { message: of, at: self.at });
         let context = self
             .options
-            .context(self.context, step.saga, self.engine.store(), Duration::ZERO, limit)
+            .context(self.context, step.saga, self.services.store, Duration::ZERO, limit)
             .await
             .map_err(|error| Unstorable::in_step(step, error))?;
         let wait = wait.map(|plan| plan.with_deadlines(context.give_up_at(Direction::Forward)));
-        self.engine.note_launch(self.place.saga, self.place.position, &topic);
+        self.place.note_launch(self.services, &topic);
         let (message, detached_root) = (ids::now_v7(), self.detached_root);
         self.emissions.push(Emission {
             message,
@@ -864,4 +875,11 @@ impl Emit<'_> {
         });
         Ok(message)
     }
+}
+
+/// The signal that a step awaits.
+#[derive(Debug)]
+pub struct Awaited {
+    pub(crate) name: &'static str,
+    pub(crate) key: String,
 }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::launch::NewMessage;
 use super::types::ClaimKey;
+use crate::model::join::RefusedMember;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct JoinSpec {
@@ -79,15 +80,6 @@ pub(crate) struct LaunchedSet {
     pub(crate) handlers: Vec<String>,
     /// The waiting messages that were set aside, since no set can hold them.
     pub(crate) refused: Vec<RefusedMember>,
-}
-
-/// A waiting message that was set aside, since no set can hold it.
-#[derive(Debug)]
-pub(crate) struct RefusedMember {
-    pub(crate) saga: String,
-    pub(crate) key: String,
-    pub(crate) message: Uuid,
-    pub(crate) why: String,
 }
 
 /// The result of a look for overdue sets.

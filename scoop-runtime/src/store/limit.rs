@@ -6,15 +6,15 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::definitions::ClaimQueues;
 use super::queue::QUEUE_MAX;
 use super::queue_cursors::QueueCursors;
 use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
 use crate::bug::{Bug, is_injected};
 #[cfg(feature = "in-memory")]
-use crate::saga::limits::HandlerLimits;
-use crate::saga::limits::{Limit, Limits, Rate};
+use crate::model::limits::HandlerLimits;
+use crate::model::limits::{Limit, Limits, Rate};
+use crate::store::claim_queues::ClaimQueues;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SagaLimit {

@@ -4,14 +4,14 @@
 //! This file declares the operations, once for both; the folder has the values that they take and return. [`postgres`]
 //! and [`memory`] implement them, in files of the same names.
 
+mod claim_queues;
 mod definitions;
 pub(crate) mod entity;
 pub(crate) mod join;
 mod launch;
 mod limit;
 #[cfg(feature = "in-memory")]
-mod memory;
-mod pause;
+pub(crate) mod memory;
 mod postgres;
 mod queue;
 mod queue_cursors;
@@ -25,13 +25,13 @@ mod sizes;
 mod types;
 mod unhandled;
 
+pub(crate) use claim_queues::ClaimQueues;
 pub(crate) use definitions::{
-    ClaimQueues, GoneHandler, HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, Program,
-    ProgramRegistration, Registered, Topology,
+    HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, ProgramRegistration, Registered,
+    Topology,
 };
-pub(crate) use entity::NewEntityEvent;
-pub use entity::{EntityId, StoredEntity, StoredEntityEvent};
-pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, RefusedMember, Withdrawal};
+pub use entity::{EntityId, StoredEntity};
+pub(crate) use join::{ExpiredJoin, JoinResult, JoinSpec, NewMember, Withdrawal};
 pub(crate) use launch::{
     FindFields, LaunchResult, NewMessage, found_by, found_by_registered, is_bulky, mark_maybe_launched,
     parts, prepare, prepare_untyped,
@@ -46,11 +46,10 @@ pub use memory::{FaultLink, RunOutcome};
 pub use memory::{LoggedEvent, WorkingRun};
 #[cfg(feature = "in-memory")]
 pub(crate) use memory::{MemorySession, MemoryStore};
-pub use pause::{IntoPauseTarget, Pause, PauseTarget};
 #[cfg(test)]
 pub(crate) use postgres::tests;
 pub(crate) use postgres::{
-    ConnectionSettings, MARKED, PostgresSession, RolledBack, SIGNAL_SENT, Schema, Sessions, StepTransaction,
+    ConnectionSettings, MARKED, PostgresSession, SIGNAL_SENT, Schema, Sessions, StepTransaction,
     StepTransactions, check, files, low_limit, migrate, refusal, roll_back, unfit_tables,
 };
 pub use postgres::{
@@ -61,11 +60,12 @@ pub use postgres::{
 pub(crate) use queue::LimitedTopics;
 pub use queue::QueueLength;
 pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
+pub use requests::HandlerList;
+pub use requests::RequestTarget;
 pub(crate) use requests::{
-    ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, Relaunches,
-    RepairRequest, RepairResult, RequestKey, Requester, RollbackStart, Waited,
+    ABANDONED_MAX, CancelResult, HandlerOutcome, InterventionSubject, MessageStatus, RepairRequest,
+    RepairResult, RequestKey, Requester, RollbackStart, Waited,
 };
-pub use requests::{HandlerList, RegisteredHandler, RequestTarget};
 pub(crate) use retention::{DueBatch, DueSettlement};
 pub use retention::{
     Expired, PruneBatch, PruneMode, PruneResult, PruneTimes, PruneVerdict, Pruned, ROWS_MAX,
@@ -74,8 +74,7 @@ pub use retention::{
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
-    AwaitingRun, Deliver, Delivered, ExpiredSignals, LockedDelivery, NewSignal, RefusedDelivery,
-    SignalClaimer, SignalSent, SignalType, TransactionNumber, sender,
+    Deliver, Delivered, NewSignal, SignalClaimer, SignalSent, SignalType, TransactionNumber, sender,
 };
 pub(crate) use sizes::StoreSizes;
 pub(crate) use types::{
@@ -84,7 +83,7 @@ pub(crate) use types::{
     Reconciled, Release, RollbackHistory, StepBeginning, Suspect, SuspectClaim, Unclaimed, ValueQuery,
     WaitDecision, WaitedChildren, WakeOptions, Woken, micros_of, readable, timestamps,
 };
-pub use types::{FIRST_MAX, ParentRef, RowState, UNKNOWN_MAX, no_failure};
+pub use types::{FIRST_MAX, ParentRef, UNKNOWN_MAX};
 pub(crate) use unhandled::Unhandled;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,12 +96,16 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use self::entity::{Decisions, DecisionsSettled, EntityAtHand};
+use self::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent};
+use crate::model::answers::Relaunches;
+use crate::model::children::ChildQuery;
+use crate::model::entity::StoredEntityEvent;
+use crate::model::handlers::RegisteredHandler;
+use crate::model::launches::StepTopic;
 use crate::model::retention::Retention;
+use crate::model::signal::ExpiredSignals;
+use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::repair::Refusal;
-use crate::saga::children::ChildQuery;
-use crate::saga::launches::StepTopic;
-use crate::saga::registry::{Renamed, SubscribedSaga};
 use crate::settings::Backoff;
 use crate::tree::{TreeBounds, TreeRows};
 use crate::util::read_permits::ReadPermits;

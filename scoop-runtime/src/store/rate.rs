@@ -10,7 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bug::{Bug, is_injected};
-use crate::saga::limits::Rate;
+use crate::model::limits::Rate;
 
 /// A group covers this part of the period, if the rate admits more runs than this.
 const GROUPS: i64 = 64;

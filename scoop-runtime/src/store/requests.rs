@@ -1,14 +1,10 @@
 //! What clients and operators ask of hierarchies, and the answers.
 
-use std::time::SystemTime;
-
-use crate::HandlerLimits;
 use scoop_core::{Failure, Lineage};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::types::ParentRef;
-use crate::HierarchyId;
 use crate::repair::{Decision, RepairAction};
 use crate::util::ids;
 use crate::util::retries::Attempt;
@@ -147,29 +143,4 @@ pub struct HandlerList {
     pub saga: Option<String>,
     /// How many, at most.
     pub limit: Option<u32>,
-}
-
-/// A handler to which messages are delivered, whether or not a process with it is alive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RegisteredHandler {
-    /// The topic that it is subscribed to.
-    pub topic: String,
-    /// The saga.
-    pub handler: String,
-    /// The time of its registration, or of the latest one after it was retired.
-    pub since: SystemTime,
-    /// The service of the program that has started last with it; `None` if none has.
-    pub service: Option<String>,
-    /// The limits of the saga.
-    pub limits: HandlerLimits,
-}
-
-/// The hierarchies with the same first message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Relaunches {
-    /// The hierarchy whose message was launched again as this one.
-    pub(crate) of: Option<HierarchyId>,
-    /// The hierarchies as which its message was launched again, the oldest first.
-    pub(crate) as_others: Vec<HierarchyId>,
 }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::Tick;
-use crate::saga::schedule::{DueTicks, Timetable, TimetableError, every_ms};
+use crate::model::schedule::{DueTicks, Timetable, TimetableError, every_ms};
+use crate::model::tick::Tick;
 use crate::util::ids;
 
 /// A scheduled saga, as it is registered.

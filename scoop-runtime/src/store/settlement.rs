@@ -16,8 +16,9 @@ use uuid::Uuid;
 use super::launch::PAYLOADS_BYTES_MAX;
 #[cfg(feature = "in-memory")]
 use super::signal::{NewSignal, sender};
-use super::types::{ClaimKey, HierarchyFlags, RowState, timestamps};
-use crate::FailedOutcome;
+use super::types::{ClaimKey, HierarchyFlags, timestamps};
+use crate::model::failed::FailedOutcome;
+use crate::model::run::RowState;
 use crate::store::Unhandled;
 use crate::util::payload;
 

@@ -2,9 +2,9 @@
 
 pub(crate) use scoop_core::SentSignal as NewSignal;
 use scoop_core::{SignalKey, TraceContext};
-use uuid::Uuid;
 
 use super::{ClaimQueues, ClaimedRun, Claimer, Unclaimed};
+use crate::model::signal::{LockedDelivery, RefusedDelivery};
 
 /// The span that has sent a signal, as stored. A malformed one is left out.
 pub(crate) fn sender(traceparent: Option<&str>) -> Option<TraceContext> {
@@ -27,37 +27,6 @@ pub(crate) struct Delivered {
     pub(crate) refused: Vec<RefusedDelivery>,
     /// What is locked, and was left as it is.
     pub(crate) locked: Vec<LockedDelivery>,
-}
-
-/// A delivery that waits for another session, which locks the signal or a run that awaits it. Others are not affected.
-#[derive(Debug)]
-pub(crate) struct LockedDelivery {
-    pub(crate) to: SignalKey,
-    pub(crate) error: sqlx::Error,
-}
-
-/// A delivery that the database refuses. Others are not affected.
-#[derive(Debug)]
-pub(crate) struct RefusedDelivery {
-    pub(crate) to: SignalKey,
-    /// The run that cannot get the signal; `None` if it is not known.
-    pub(crate) run: Option<AwaitingRun>,
-    pub(crate) error: sqlx::Error,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AwaitingRun {
-    pub(crate) id: Uuid,
-    pub(crate) handler: String,
-    pub(crate) step: String,
-}
-
-/// Expired signals of one name: no run awaited them in time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ExpiredSignals {
-    /// The name of the signals, and the key of one of them.
-    pub(crate) to: SignalKey,
-    pub(crate) signals: u64,
 }
 
 /// A transaction of the database, by its number. The default is before all.

@@ -1,7 +1,6 @@
 //! Runs and their states, as the store passes them to the engine and gets them back.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use scoop_core::wait::WaitedChild;
 use scoop_core::{
@@ -13,60 +12,8 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::definitions::GoneHandler;
 use super::requests::RequestTarget;
-
-/// The state of a row of the working set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RowState {
-    /// It can be claimed, from its `ready_at` on.
-    #[default]
-    Ready,
-    /// Its owner executes it.
-    Running,
-    /// It waits for its children.
-    Waiting,
-    /// It did not succeed, and its parent has not recorded that yet.
-    Ended,
-    /// No living definition can continue it, or an operator has to retry it.
-    Stuck,
-    /// Its rollback failed: it rests until an operator decides about it.
-    Failed,
-}
-
-impl RowState {
-    const ALL: [Self; 6] =
-        [Self::Ready, Self::Running, Self::Waiting, Self::Ended, Self::Stuck, Self::Failed];
-
-    /// The label of the state in the type `scoop.run_state`.
-    #[doc(hidden)]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Ended => "ended",
-            Self::Stuck => "stuck",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Whether no run waits any longer for a run in this state.
-    pub(crate) const fn has_ended(self) -> bool {
-        matches!(self, Self::Ended | Self::Failed)
-    }
-
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|state| state.as_str() == name)
-    }
-}
-
-impl fmt::Display for RowState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use crate::model::handlers::GoneHandler;
 
 /// A run under a claim. A statement changes nothing if that claim no longer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,11 +156,6 @@ pub(crate) fn timestamps<S: serde::Serializer>(
     serializer.collect_seq(times.iter().copied().map(Timestamp))
 }
 
-/// The failure of an end that has none recorded, although it has to.
-pub fn no_failure() -> Failure {
-    Failure::new("Unknown", "no failure is recorded", "scoop")
-}
-
 /// A run of which a child has ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ParentRef {
@@ -300,6 +242,19 @@ pub(crate) struct GiveUpReasons {
     pub(crate) now: OffsetDateTime,
     /// Earlier deadlines do not count, if it belongs to a rollback.
     pub(crate) since: Option<OffsetDateTime>,
+}
+
+impl GiveUpReasons {
+    /// The failures of a run that has to give up.
+    pub(crate) fn failures(self, run: &Run, flags: HierarchyFlags) -> Vec<Failure> {
+        let direction = flags.direction(run);
+        let mut reasons = self.requests;
+        reasons.extend(self.context.missed_deadlines(direction, self.now, self.since, &run.source));
+        if reasons.is_empty() {
+            reasons.push(Failure::new("GaveUp", "cancelled without a recorded reason", &run.source));
+        }
+        reasons
+    }
 }
 
 /// The runs that became free.

@@ -37,11 +37,6 @@ pub(crate) fn quotes_data(error: &scoop_core::Error) -> bool {
     error.downcast_ref::<serde_json::Error>().is_some() || error.downcast_ref::<Unstorable>().is_some()
 }
 
-/// As [`quotes_data`], for an error of the database.
-pub(crate) fn decodes_data(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_))
-}
-
 impl Display for FailureText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut failures = vec![];

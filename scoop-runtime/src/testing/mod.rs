@@ -35,57 +35,14 @@
 //! each write.
 
 mod lock;
-mod rehearsal;
-
-use std::fmt;
 
 use scoop_core::{Error, Result};
 
 pub use self::lock::{ChangeClass, LockChange, LockError, check_lock};
 use crate::Builder;
 pub use crate::assert_lock;
-use rehearsal::InjectedFault;
-pub(crate) use rehearsal::{CommitToken, Rehearsal};
-
-/// A place in a rehearsal with a possible fault.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FaultPoint {
-    /// The saga.
-    pub saga: String,
-    /// The index of the run among those of the saga, from 0, in the order in which they first reached such a place.
-    pub run: usize,
-    /// The step that fails, or the record next to which the process crashes, such as `SUSPENDED reserve`.
-    pub what: String,
-    /// The index among several such places of this run, from 0: the iteration of a step, or the number of a record.
-    pub number: usize,
-    /// The fault at this place.
-    pub fault: Fault,
-}
-
-/// A fault that a rehearsal injects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fault {
-    /// A step fails after all its effects.
-    Fails,
-    /// The process loses a run before its results are committed.
-    CrashBefore,
-    /// The process loses a run after its results were committed, before the process gets the answer.
-    CrashAfter,
-}
-
-impl fmt::Display for FaultPoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { saga, run, what, number, fault } = self;
-        match fault {
-            Fault::Fails => write!(f, "step `{what}` of saga `{saga}` fails")?,
-            Fault::CrashBefore => write!(f, "crash of saga `{saga}` before `{what}` is recorded")?,
-            Fault::CrashAfter => write!(f, "crash of saga `{saga}` after `{what}` was recorded")?,
-        }
-        write!(f, " (run {run}, number {number})")
-    }
-}
+pub use crate::rehearsal::{Fault, FaultPoint};
+use crate::rehearsal::{InjectedFault, Rehearsal};
 
 /// Makes each step fail, one in each run of the rehearsal. The code of the step runs to its end, and the step then
 /// fails with a failure of the type `Rehearsed`. Its retry policy applies as usual.

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::{CancellationRequest, RunEvent, RunInfo, RunRow, Tree, UnhandledMessage, WaitEnd};
 use crate::Intervention;
+use crate::model::answers::Relaunches;
 use crate::repair::SIGNAL;
-use crate::store::Relaunches;
 
 impl Tree {
     /// Builds the tree of these runs, parents before children, with their interventions and the messages that they

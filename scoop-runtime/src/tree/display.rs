@@ -10,9 +10,9 @@ use super::{
     CancellationRequest, PASSED, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd,
 };
 use crate::Intervention;
+use crate::model::format::{ahead, humane, strategy, system_time, utc, utc_if_known};
 use crate::model::run::QUEUED_MIN;
 use crate::repair::no_program;
-use crate::util::format::{ahead, humane, strategy, system_time, utc, utc_if_known};
 
 const NAMED_MAX: usize = 4;
 

@@ -7,10 +7,12 @@ use scoop_core::{EventKind, Failure, Lineage, SignalKey, Undoes, Wait, visible_s
 use uuid::Uuid;
 
 use super::{CancellationRequest, FAILURE_BYTES_MAX, Role, RunEvent, RunInfo, RunState, UnhandledMessage};
-use crate::engine::IDENTIFIER_PREFIX;
-use crate::store::{RowState, no_failure};
-use crate::util::format::system_time;
-use crate::{HierarchyId, Pause, RollbackFailure};
+use crate::HierarchyId;
+use crate::model::answers::RollbackFailure;
+use crate::model::format::system_time;
+use crate::model::pause::Pause;
+use crate::model::program::IDENTIFIER_PREFIX;
+use crate::model::run::{RowState, no_failure};
 
 #[derive(Debug)]
 pub(crate) enum RunRow {

@@ -5,9 +5,11 @@ use scoop_core::{Failure, Message};
 
 use super::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::{Handle, Outcome};
-use crate::saga::children::{Child, ChildQuery, Launches, Reply, replies_of, reply_name};
+use crate::model::answers::RollbackFailure;
+use crate::model::children::{Child, ChildQuery, Launches, reply_name};
+use crate::saga::replies::{Reply, replies_of};
 use crate::util::retries::GivenUp;
-use crate::{FailedStep, NoResult, RollbackFailure, RuntimeError};
+use crate::{FailedStep, NoResult, RuntimeError};
 
 /// The maximum number of runs that are searched for the step that failed first.
 const ORIGIN_RUNS_MAX: usize = 1_000;

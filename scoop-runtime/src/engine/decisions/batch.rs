@@ -9,49 +9,20 @@ use scoop_core::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{Pending, ToDecide, Undecided};
 use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
-use crate::engine::execution::Why;
-use crate::engine::settle::{AfterCommit, coalesce_recorded};
+use crate::engine::decisions::queue::OutcomeIfCommitted;
+use crate::engine::decisions::queue::{Pending, Settles, ToDecide, Undecided};
+use crate::engine::settle::after_commit::AfterCommit;
+use crate::engine::settle::coalesce_recorded;
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary::{self, DropGuarded};
+use crate::engine::why::Why;
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
 use crate::store::{EntityId, Settlement, found_by};
-use crate::testing::CommitToken;
+use crate::util::boundary::{self, DropGuarded};
 use crate::util::ids;
 use crate::util::payload::storable;
-
-/// The outcome of a decision if its transaction commits.
-pub(super) enum OutcomeIfCommitted {
-    Settles(Box<Settles>),
-    /// See [`super::DecisionOutcome`].
-    Failed(Failure),
-    Unfit(Why),
-    Unread(Why),
-    Crashed,
-    /// Another transaction has locked the entity: it is to be decided later.
-    Busy,
-}
-
-/// A decision that was made, and what is needed after its commit.
-pub(super) struct Settles {
-    pub(super) id: (Uuid, i64),
-    pub(super) after: AfterCommit,
-    pub(super) commit_token: Option<CommitToken>,
-    pub(super) sets_a_time: bool,
-}
-
-impl OutcomeIfCommitted {
-    /// The run and epoch of its settlement, if it has one.
-    pub(super) fn settlement(&self) -> Option<(Uuid, i64)> {
-        match self {
-            Self::Settles(settles) => Some(settles.id),
-            _ => None,
-        }
-    }
-}
 
 /// When the new state of an entity is written as JSON.
 #[derive(Clone, Copy, PartialEq)]

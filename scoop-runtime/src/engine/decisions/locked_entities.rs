@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Pending;
+use crate::engine::decisions::queue::Pending;
 use crate::store::EntityId;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);

@@ -16,23 +16,24 @@ use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::batch::{OutcomeIfCommitted, decide_loaded};
-use super::{BATCH_MAX, DecisionOutcome, Inbox, Pending, Undecided};
-use crate::engine::execution::Why;
+use super::BATCH_MAX;
+use super::batch::decide_loaded;
+use crate::engine::decisions::queue::OutcomeIfCommitted;
+use crate::engine::decisions::queue::{DecisionOutcome, Inbox, Pending, Undecided};
 use crate::engine::settle::queue::SettleError;
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary::{self, DropGuarded, Stopped};
 use crate::engine::user_code::running::Stop;
+use crate::engine::why::Why;
+use crate::error::sqlstate::RolledBack;
 use crate::error::{
     CHAIN_MAX, is_cancelled, is_contended, is_of_infrastructure, is_of_stale_statement, is_rolled_back,
     is_stale, is_transient_in_step, is_transient_within_step,
 };
 use crate::saga::sql_entity::{Erased, Table};
 use crate::store::entity::{Decisions, StoredEntity};
-use crate::store::{
-    EntityId, MARKED, RolledBack, SettleResult, Settlement, StepTransaction, Unhandled, roll_back,
-};
+use crate::store::{EntityId, MARKED, SettleResult, Settlement, StepTransaction, Unhandled, roll_back};
 use crate::telemetry;
+use crate::util::boundary::{self, DropGuarded, Stopped};
 
 /// The time that `load_for_update` and `store` may take.
 const TABLE_CODE_MAX: Duration = Duration::from_secs(10);

@@ -11,7 +11,6 @@ use tokio::task::JoinSet;
 use super::scheduler::PendingClaim;
 use crate::engine::claim::{self, Positions};
 use crate::engine::shared::Engine;
-use crate::engine::user_code::boundary;
 use crate::error::is_transient;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{
@@ -19,6 +18,7 @@ use crate::store::{
     SuspectClaim,
 };
 use crate::telemetry;
+use crate::util::boundary;
 use crate::util::read_permits::{ReadPermit, ReadPermits};
 
 const BATCH_MAX: usize = 100;

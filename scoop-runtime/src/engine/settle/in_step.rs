@@ -7,8 +7,8 @@ use crate::error::{
     is_cancelled, is_of_open_copy, is_out_of_step, is_rolled_back, is_stale, is_transient_in_step,
     is_transient_within_step,
 };
-use crate::store::Unhandled;
-use crate::store::{MARKED, RowState, SettleResult, Settlement, StepTransaction, roll_back};
+use crate::model::run::RowState;
+use crate::store::{MARKED, SettleResult, Settlement, StepTransaction, Unhandled, roll_back};
 
 /// Why the transaction of a step was not committed.
 pub(super) enum CommitError {

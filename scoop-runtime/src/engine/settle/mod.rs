@@ -5,28 +5,27 @@
 //! (`last_event_at`). Children and woken parents inherit that time, so times rise strictly within a lineage even if the
 //! clock does not.
 
+pub(super) mod after_commit;
 pub(super) mod batched;
 mod in_step;
 pub(super) mod queue;
 
 use scoop_core::{
-    AttemptHistory, Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run, SignalKey,
-    Wait,
+    AttemptHistory, Conclusion, Context, Continuation, EventKind, Failure, Fate, Frame, Path, Run,
 };
-use serde_json::Value;
 
 use self::in_step::{CommitError, settle_and_commit};
 use self::queue::{Answer, SettleError};
 use super::execution::{Execution, Exit, reasons_to_give_up};
-use super::outcome::Decision;
 use super::rollback_history::load_rollback_plan;
 use super::shared::Engine;
 use super::slots::SlotLease;
 use super::wakeups::Delivery;
 use crate::completion::RunEnd;
+use crate::engine::settle::after_commit::AfterCommit;
+use crate::model::run::RowState;
 use crate::saga::registry::RunnableSaga;
-use crate::store::Unhandled;
-use crate::store::{ParentRef, RowState, SettleResult, Settlement, StepTransaction, roll_back};
+use crate::store::{ParentRef, SettleResult, Settlement, StepTransaction, Unhandled, roll_back};
 use crate::telemetry::{self, metrics};
 use crate::unhandled::UnhandledWarnings;
 
@@ -223,42 +222,6 @@ async fn on_refused(
     execution.run.context = after.context;
     execution.give_up_reasons = reasons;
     Ok(Ok(()))
-}
-
-/// The part of a conclusion that is needed after it has been written.
-pub(super) struct AfterCommit {
-    /// The state of the run, if it continues.
-    run: Option<Run>,
-    rolling_back: bool,
-    context: Context,
-    definition: Option<i32>,
-    outcome: Option<Box<Decision>>,
-    topics: Vec<String>,
-    signals: Vec<SignalKey>,
-    as_new: Option<Value>,
-    /// The wait, if strategies have to decide before the run continues.
-    wait: Option<Wait>,
-}
-
-impl AfterCommit {
-    pub(super) fn of(before: &Run, conclusion: &Conclusion) -> Self {
-        let context = conclusion.context().cloned().unwrap_or_default();
-        let outcome = Decision::of(before, conclusion);
-        let topics = conclusion.emissions.iter().map(|emission| emission.topic.to_string()).collect();
-        let (run, rolling_back) = match &conclusion.fate {
-            Fate::GoesOn(run) => (Some(run.clone()), run.is_backward()),
-            Fate::Committed => (None, false),
-            Fate::RolledBack { .. } | Fate::RollbackFailed { .. } => (None, true),
-        };
-        let as_new = conclusion.as_new.as_ref().map(|next| next.payload.clone());
-        let wait = conclusion.wait.clone().filter(Wait::is_undecided);
-        Self { run, rolling_back, context, definition: None, outcome, topics, signals: vec![], as_new, wait }
-    }
-
-    /// Adds the facts that only the settlement has.
-    pub(super) fn with(self, settlement: &Settlement) -> Self {
-        Self { definition: settlement.definition(), signals: settlement.to_deliver(), ..self }
-    }
 }
 
 const OWN_RUN: &str = "the step changed or deleted its own row in the table `run` of the engine";

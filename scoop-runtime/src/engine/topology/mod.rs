@@ -29,13 +29,14 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::shared::Engine;
 use crate::bug::{Bug, is_injected};
+use crate::model::pause::PauseTarget;
+use crate::model::program::Program;
 use crate::saga::private::Pin;
 use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::{
-    ClaimQueues, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, NewDefinition, NewStep, PauseTarget,
-    Registered, Store, Topology,
+    ClaimQueues, LimitedQueue, LimitedSaga, LimitedTopics, LivingWorker, NewDefinition, NewStep, Registered,
+    Store, Topology,
 };
 use crate::util::sync::{Mutex, lock};
 
@@ -136,10 +137,14 @@ impl TopologyCache {
     }
 
     /// The registration of this worker.
-    pub(super) fn registered<'a>(&self, known: &'a Known, engine: &'a Engine) -> Registered<'a> {
+    pub(super) fn registered<'a>(
+        &self,
+        known: &'a Known,
+        worker: Uuid,
+        program: &'a Program,
+    ) -> Registered<'a> {
         let (topics, handlers) = known.sagas.pairs();
         let (definitions, started_at) = (&known.numbers, *lock(&self.started_at));
-        let (worker, program) = (engine.worker, &engine.settings.program);
         Registered { worker, topics, handlers, definitions, started_at, program }
     }
 

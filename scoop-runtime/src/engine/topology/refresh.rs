@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::Known;
 use crate::engine::shared::Engine;
-use crate::saga::registry::{Renamed, RunnableSaga, Sagas};
+use crate::model::subscribed_saga::Renamed;
+use crate::saga::registry::{RunnableSaga, Sagas};
 use crate::store::Topology;
 use crate::telemetry;
 use crate::util::sync::lock;
@@ -61,7 +62,7 @@ async fn register_and_refresh(engine: &Engine) -> sqlx::Result<()> {
     let own = topology.living.iter().find(|living| living.id == engine.worker);
     let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));
     if !changed.is_empty() {
-        let registered = engine.topology.registered(&known, engine);
+        let registered = engine.topology.registered(&known, engine.worker, &engine.settings.program);
         engine.store.enlist(registered, &changed).await?;
         topology = read().await?;
     }

@@ -4,8 +4,8 @@ use std::any::Any;
 
 use scoop_core::{Action, Call, Caller, Error, Failure, Unauthorized};
 
-use super::boundary;
 use crate::engine::execution::Execution;
+use crate::util::boundary;
 
 /// The failure of a command that refuses its caller. None for other moves, and for a caller that may send it.
 ///

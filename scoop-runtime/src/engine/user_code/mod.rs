@@ -2,8 +2,8 @@
 
 pub(super) mod at_most_once;
 pub(super) mod authorize;
-pub(crate) mod boundary;
 pub(super) mod running;
+mod services;
 
 use std::any::Any;
 use std::fmt::Display;
@@ -15,20 +15,22 @@ use scoop_core::{
     StepKind,
 };
 
-use self::boundary::{DropGuarded, Stopped};
 use self::running::Stop;
-use super::execution::{Execution, Exit, Why};
+use super::execution::{Execution, Exit};
 use super::handover::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::RuntimeError;
 use crate::bug::{Bug, is_injected};
+use crate::engine::why::Why;
+use crate::error::sqlstate::RolledBack;
 use crate::error::{is_of_infrastructure, is_of_stale_statement, leaves_out_of_step};
 use crate::saga::registry::RunnableSaga;
 use crate::saga::scope::{CallSite, Scope, ScopeOutput, UnfitSignal, UnfitValue};
 use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
-use crate::store::{HandOver, RolledBack, StepTransaction, roll_back};
+use crate::store::{HandOver, StepTransaction, roll_back};
 use crate::telemetry::metrics::StepTimer;
 use crate::telemetry::{self, Code};
+use crate::util::boundary::{self, DropGuarded, Stopped};
 use crate::util::ids;
 use crate::util::payload::{self, StepName, Unstorable};
 use crate::util::sync::lock;
@@ -281,7 +283,7 @@ async fn run_finally(
     Cleanup { steps, context, failure }: Cleanup,
 ) -> Result<(Conclusion, Option<StepTransaction>), Exit> {
     let definition = &execution.saga.definition;
-    let mut scope = Scope::new(engine, call_site(execution, &call), context);
+    let mut scope = Scope::new(engine.step_services(), call_site(execution, &call), context);
     let mut outcome = Ok(Ok(()));
     for step in steps {
         let name = &*definition.steps[step].name;
@@ -381,7 +383,8 @@ async fn run_user_code(
     message: &(dyn Any + Send + Sync),
 ) -> UserCodeEnd {
     let entry = engine.running.enter(&execution.saga.definition.saga, execution.key.id, call.step());
-    let mut scope = Scope::new(engine, call_site(execution, call), execution.run.context.clone());
+    let mut scope =
+        Scope::new(engine.step_services(), call_site(execution, call), execution.run.context.clone());
     let source = &execution.run.source;
     if let Action::Compensate { cause: failure, .. } | Action::HandleChildFailure { failure, .. } =
         call.action()

@@ -1,16 +1,14 @@
 //! The user code that runs at this moment, and its end when the engine stops waiting for it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use scoop_core::Escaped;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::RunId;
+use crate::model::running_step::RunningStep;
 use crate::store::Store;
 use crate::util::sync::{Mutex, lock};
 
@@ -20,25 +18,6 @@ const LETTING_GO_MAX: Duration = Duration::from_secs(2);
 tokio::task_local! {
     /// The user code that this task runs, and its database.
     static CURRENT: (Arc<RunningStep>, Store);
-}
-
-/// A step, or a part of a rollback, whose code runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RunningStep {
-    /// The saga.
-    pub saga: String,
-    /// The name under which the call is recorded.
-    pub step: String,
-    /// The run.
-    pub run: RunId,
-}
-
-impl fmt::Display for RunningStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { saga, step, run } = self;
-        write!(f, "step `{}` of saga `{}`, run {run}", Escaped(step), Escaped(saga))
-    }
 }
 
 /// The user code that runs in this process.

@@ -6,7 +6,8 @@ use scoop_core::{Error, Escaped, Failure, HasReply, Json, Message, Path, Result,
 use super::{CallSite, Scope, UnfitValue};
 use crate::RuntimeError;
 use crate::error::is_of_contents;
-use crate::saga::children::{Child, ChildQuery, Launches, Reply, numbered_reply, replies_of, reply_name};
+use crate::model::children::{Child, ChildQuery, Launches, numbered_reply, reply_name};
+use crate::saga::replies::{Reply, replies_of};
 use crate::saga::shape;
 use crate::util::payload::{self, StepName, Unstorable};
 
@@ -78,7 +79,7 @@ impl Scope<'_> {
     fn store_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
         let CallSite { run, definition, step, .. } = self.place;
         let handler = &definition.saga;
-        let limit = self.engine.settings().limits.payload_bytes_max;
+        let limit = self.services.settings.limits.payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
         let answer = Json::to_value(&answer);
         let answer = answer.map_err(|why| Unstorable::reply(StepName { saga: handler, step }, why))?;
@@ -201,7 +202,7 @@ impl Scope<'_> {
                 return Ok(vec![]);
             }
             let (topic, name) = replies.unzip();
-            let children = self.engine.store().children(ChildQuery { of, topic, replies: name }).await;
+            let children = self.services.store.children(ChildQuery { of, topic, replies: name }).await;
             children.map_err(|error| {
                 let what =
                     format!("the children of saga `{handler}`, run {id}, could not be read in step `{step}`");

@@ -9,6 +9,7 @@ use scoop_core::{Error, Failure, Frame, Result};
 use uuid::Uuid;
 
 use super::Scope;
+use super::services::StepEffect;
 use crate::error::is_of_contents;
 use crate::store::{CancelResult, JoinResult, JoinSpec, NewMember, RequestKey, RollbackStart, Withdrawal};
 
@@ -19,23 +20,23 @@ impl Scope<'_> {
         let (run, topic) = (self.place.run, &*self.place.definition.topic);
         let traceparent = self.trace_context().map(|trace| trace.traceparent());
         let member = NewMember { claim: self.place.key, topic, message: run.message, key, traceparent };
-        let joined = self.engine.store().join(spec, &member).await;
+        let joined = self.services.store.join(spec, &member).await;
         match joined.map_err(|error| failed("a message could not be joined", &error))? {
-            JoinResult::Recorded(launched) => self.engine.notify_joined(&launched),
+            JoinResult::Recorded(launched) => self.services.engine.apply(StepEffect::Joined(launched)),
             // The settlement of the step will find that, too.
             JoinResult::NotClaimed => return Ok(()),
             JoinResult::Unfit { bytes } => return Err(unfit(spec, &member, bytes).into_permanent()),
             JoinResult::Locked => return Err(locked(spec, key)),
         }
         if spec.within.is_some() {
-            self.engine.reschedule_joins();
+            self.services.engine.apply(StepEffect::JoinLimit);
         }
         Ok(())
     }
 
     /// Withdraws the member of this run. If its set is complete, requests the rollback of the joined hierarchy.
     pub(crate) async fn withdraw(&mut self, spec: &JoinSpec, key: &str, why: &Failure) -> Result<()> {
-        let withdrawn = self.engine.store().withdraw(spec, key, self.place.key.id).await;
+        let withdrawn = self.services.store.withdraw(spec, key, self.place.key.id).await;
         match withdrawn.map_err(|error| failed("a message could not be withdrawn", &error))? {
             Withdrawal::Done { joined: Some(root) } => self.undo_joined(root, why).await,
             Withdrawal::Done { joined: None } => Ok(()),
@@ -45,7 +46,7 @@ impl Scope<'_> {
 
     /// Rolls back the hierarchy, or cancels what of it has not ended.
     async fn undo_joined(&mut self, root: Uuid, why: &Failure) -> Result<()> {
-        let (store, source) = (self.engine.store(), &self.place.run.source);
+        let (store, source) = (self.services.store, &self.place.run.source);
         let error =
             |error: sqlx::Error| failed("the rollback of a joined hierarchy could not be requested", &error);
         let Some(target) = store.find_target(root).await.map_err(error)? else { return Ok(()) };
@@ -60,7 +61,7 @@ impl Scope<'_> {
             let asked = request("RollbackRequestedException");
             match store.request_rollback(&target, &asked, RequestKey::new()).await.map_err(error)? {
                 RollbackStart::Begun(handlers) => {
-                    self.engine.notify_ready(&handlers);
+                    self.services.engine.apply(StepEffect::Ready(handlers));
                     return Ok(());
                 }
                 RollbackStart::Unfinished => {}
@@ -71,7 +72,7 @@ impl Scope<'_> {
             let asked = request("CancellationRequestedException");
             let cancelled = store.cancel(&target, &asked, RequestKey::new()).await.map_err(error)?;
             let CancelResult { any_marked, giving_up, .. } = cancelled;
-            self.engine.on_cancelled(giving_up);
+            self.services.engine.apply(StepEffect::Cancelled(giving_up));
             if any_marked {
                 return Ok(());
             }

@@ -6,8 +6,8 @@
 use scoop_core::{Definition, Error, Failure, Interrupted, Result, Run};
 
 use super::Scope;
+use crate::model::format::system_time;
 use crate::store::{BegunStep, StepBeginning};
-use crate::util::format::system_time;
 
 impl Scope<'_> {
     /// Records that the step begins: after its values were decoded, and before its code runs. Fails if a step of the run
@@ -15,7 +15,7 @@ impl Scope<'_> {
     pub(crate) async fn begin_once(&mut self) -> Result<()> {
         self.has_begun = true;
         let (run, step) = (self.place.run, self.place.step);
-        match self.engine.store().begin_step(self.place.key, instance(run), step).await {
+        match self.services.store.begin_step(self.place.key, instance(run), step).await {
             Ok(Some(StepBeginning::Now)) => Ok(()),
             Ok(Some(StepBeginning::Before(begun))) => {
                 Err(Error::failure(interrupted(self.place.definition, run, &begun)).into_permanent())

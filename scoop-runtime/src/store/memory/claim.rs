@@ -11,12 +11,14 @@ use super::MemoryStore;
 use super::definitions::queues_of;
 use super::event_log::Event;
 use super::ready_queue::ReadyRun;
-use super::row::{ClaimQueue, RowState, WorkingRow};
-use super::state::{RowKey, State, later, micros};
+use super::row::{ClaimQueue, WorkingRow};
+use super::state::{State, later, micros};
 use crate::bug::{Bug, is_injected};
+use crate::model::run::{RowState, no_failure};
+use crate::store::claim_queues::ClaimQueues;
+use crate::store::memory::row::RowKey;
 use crate::store::{
-    ClaimQueues, ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, QueueCursors, QueueScan, Snapshot,
-    Suspect, Unclaimed, no_failure,
+    ClaimStorage, ClaimedRun, Claimer, HierarchyFlags, QueueCursors, QueueScan, Snapshot, Suspect, Unclaimed,
 };
 
 impl ClaimStorage for MemoryStore {

@@ -7,12 +7,14 @@ use scoop_core::RecordedStep;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::{ClaimQueue, RowState, WorkingRow};
-use super::state::{RecordedRow, RowKey, State, Worker};
+use super::row::{ClaimQueue, WorkingRow};
+use super::state::{RecordedRow, State, Worker};
+use crate::model::run::RowState;
+use crate::store::claim_queues::ClaimQueues;
+use crate::store::memory::row::RowKey;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    ClaimQueues, DefinitionStorage, HandOver, HandOverRequest, LivingWorker, NewDefinition, Registered,
-    Topology,
+    DefinitionStorage, HandOver, HandOverRequest, LivingWorker, NewDefinition, Registered, Topology,
 };
 
 impl Worker {

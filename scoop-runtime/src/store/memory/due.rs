@@ -8,9 +8,9 @@ use super::MemoryStore;
 use super::definitions::queues_of;
 use super::row::WorkingRow;
 use super::state::State;
+use crate::store::claim_queues::ClaimQueues;
 use crate::store::{
-    ClaimKey, ClaimQueues, DueStorage, GiveUpReasons, NextDue, OverdueRun, ParentRef, QueueCursors, Suspect,
-    SuspectClaim,
+    ClaimKey, DueStorage, GiveUpReasons, NextDue, OverdueRun, ParentRef, QueueCursors, Suspect, SuspectClaim,
 };
 use crate::util::when::Now;
 

@@ -10,17 +10,9 @@ use super::MemoryStore;
 use super::state::{Hierarchy, State};
 use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
-use crate::store::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
-};
+use crate::model::entity::StoredEntityEvent;
+use crate::store::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, EntityStorage, SettleResult, Settlement};
-
-/// A row of `entity`, with its rows of `entity_event`, of which the first has version 1.
-#[derive(Default)]
-pub(super) struct EntityRow {
-    now: StoredEntity,
-    events: Vec<StoredEntityEvent>,
-}
 
 impl EntityStorage for MemoryStore {
     async fn decide(
@@ -107,7 +99,7 @@ fn events_after(state: &State, entity: &EntityId, after: i64, limit: u32) -> Vec
 #[cfg(feature = "simulation")]
 impl MemoryStore {
     /// All events of entities, by entity, and in the order in which they were written.
-    pub(crate) fn all_entity_events(&self) -> Vec<crate::simulation::EntityEvent> {
+    pub(crate) fn all_entity_events(&self) -> Vec<crate::store::memory::contents::EntityEvent> {
         let state = self.lock();
         let events =
             state.entities.iter().flat_map(|(id, row)| row.events.iter().map(move |event| (id, event)));
@@ -115,7 +107,7 @@ impl MemoryStore {
             let event = stored.event.clone();
             let (topic, payload) =
                 event.map_or_else(Default::default, |(topic, payload)| (Some(topic), payload));
-            crate::simulation::EntityEvent {
+            crate::store::memory::contents::EntityEvent {
                 entity: id.name,
                 key: id.key.clone(),
                 version: stored.version,

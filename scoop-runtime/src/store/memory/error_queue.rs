@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::launch::RootMessage;
 use super::row::WorkingRow;
-use super::state::{RowKey, State};
-use crate::saga::failed::TOPIC;
+use super::state::State;
+use crate::model::failed::{Failed, FailedOutcome, TOPIC};
+use crate::store::memory::row::RowKey;
 use crate::util::payload;
-use crate::{Failed, FailedOutcome};
 
 /// The name space of the ids of these messages.
 const MESSAGES: Uuid = Uuid::from_u128(0x5c1d_93f0_7c11_4f0e_9a4b_2f64_7d0b_63a8);

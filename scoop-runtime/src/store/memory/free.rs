@@ -5,10 +5,11 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::MemoryStore;
-use super::row::RowState;
-use super::state::{RowKey, State};
+use super::state::State;
 use crate::bug::{Bug, is_injected};
+use crate::model::run::RowState;
 use crate::settings::Backoff;
+use crate::store::memory::row::RowKey;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
 use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 

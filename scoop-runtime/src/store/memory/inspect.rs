@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::WorkingRow;
-use crate::store::RowState;
+use crate::model::run::RowState;
 
 /// An event, as in the protocol's table `message_event`, with the topic of its message.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,8 +119,8 @@ mod tables {
     use scoop_core::read_output_name;
 
     use super::MemoryStore;
-    use crate::simulation::{BegunStep, EndedRun, Execution, FailedRun, Output, Tables};
-    use crate::store::RowState;
+    use crate::model::run::RowState;
+    use crate::store::memory::contents::{BegunStep, EndedRun, Execution, FailedRun, Output, Tables};
 
     impl MemoryStore {
         pub(crate) fn tables(&self) -> Tables {

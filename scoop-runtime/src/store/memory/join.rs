@@ -1,9 +1,7 @@
 //! The messages that sagas join; see `join_*.sql`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -12,32 +10,8 @@ use super::launch::RootMessage;
 use super::state::State;
 use crate::bug::{Bug, is_injected};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
+use crate::store::memory::row::{JoinMembers, JoinedRow, MemberRow};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
-
-/// The rows of `join_member`.
-#[derive(Default)]
-pub(super) struct JoinMembers {
-    /// Ordered by time.
-    waiting: Vec<MemberRow>,
-    joined: BTreeMap<Uuid, JoinedRow>,
-}
-
-struct JoinedRow {
-    message: Uuid,
-    saga: String,
-    root: Uuid,
-}
-
-struct MemberRow {
-    run: Uuid,
-    saga: String,
-    key: String,
-    topic: String,
-    message: Uuid,
-    payload: Value,
-    expires_at: Option<OffsetDateTime>,
-    traceparent: Option<String>,
-}
 
 impl MemberRow {
     fn member(&self) -> SetMember {

@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, Message};
-use super::row::{RowState, WorkingRow};
+use super::row::WorkingRow;
 use super::state::{Pair, State, after, child_of};
+use crate::model::run::RowState;
 use crate::store::{Claimer, LaunchResult, LaunchStorage, NewMessage, TickMessage, Unhandled};
 
 /// A message as it is launched.

@@ -8,21 +8,20 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::queues_of;
-use super::row::{ClaimQueue, RowState, WorkingRow};
-use super::state::{RowKey, State};
+use super::row::{ClaimQueue, WorkingRow};
+use super::state::State;
 use crate::bug::{Bug, is_injected};
+use crate::model::run::RowState;
 use crate::store::limit::{
     Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
 };
+use crate::store::memory::row::RowKey;
 use crate::store::rate::{micros, seconds_between};
 use crate::store::{
     Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, ReadPage,
     SagaLimit,
 };
 use crate::util::stored_time::StoredTime;
-
-/// The runs that are parked, by handler and key, those first that were ready first.
-pub(super) type Parked = BTreeMap<(Arc<str>, String), BTreeSet<(OffsetDateTime, RowKey)>>;
 
 impl LimitStorage for MemoryStore {
     async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<Vec<LimitChange>> {

@@ -7,6 +7,8 @@
 mod begun_steps;
 mod claim;
 mod clock;
+#[cfg(feature = "simulation")]
+pub(crate) mod contents;
 mod definitions;
 mod due;
 mod entity;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use scoop_core::Priority;
 use time::OffsetDateTime;
 
-use super::state::RowKey;
+use crate::store::memory::row::RowKey;
 
 /// A ready run: the time from which it is ready, its order among those of that time, and its key.
 pub(super) type ReadyRun = (OffsetDateTime, u64, RowKey);

@@ -6,8 +6,10 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::event_log::{Event, EventLog, InterventionRow};
-use super::row::{RowState, RunOutcome, WorkingRow};
+use super::row::{RunOutcome, WorkingRow};
 use super::state::{Hierarchy, Registration, State, after};
+use crate::model::format::system_time;
+use crate::model::run::RowState;
 use crate::repair::{
     ConcernedRun, Decision, FailedRun, Intervention, OperatorEvent, Refusal, RepairAction, RepairedRun,
 };
@@ -16,7 +18,6 @@ use crate::store::{
     InterventionSubject, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget, Requester,
 };
 use crate::tree::TreeBounds;
-use crate::util::format::system_time;
 
 impl RepairStorage for MemoryStore {
     async fn repair(

@@ -8,11 +8,12 @@ use uuid::Uuid;
 use super::super::requests::CancelResult;
 use super::MemoryStore;
 use super::event_log::{Event, EventLog};
-use super::row::{RowState, WorkingRow};
+use super::row::WorkingRow;
 use super::state::{Hierarchy, State, after, micros};
+use crate::model::format::system_time;
+use crate::model::name::RUNS_NAMED;
+use crate::model::run::RowState;
 use crate::store::{ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
-use crate::util::format::system_time;
-use crate::util::name::RUNS_NAMED;
 use crate::{CancellationRequest, IdObject, RunId};
 
 impl RequestStorage for MemoryStore {

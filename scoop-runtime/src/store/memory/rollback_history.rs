@@ -12,7 +12,7 @@ use super::event_log::{Event, EventLog, RecordedExecution};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
 use crate::bug::{Bug, is_injected};
-use crate::saga::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
+use crate::model::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
 use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};
 

@@ -9,8 +9,11 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::bug::{Bug, is_injected};
-pub(super) use crate::store::RowState;
+use crate::model::entity::StoredEntityEvent;
+use crate::model::run::RowState;
+use crate::store::entity::StoredEntity;
 use crate::store::{ClaimKey, FormerAttempts};
+use std::collections::BTreeSet;
 
 /// An unfinished run of a handler. The fields correspond to the columns of the table `run`.
 #[derive(Clone, Debug)]
@@ -311,3 +314,57 @@ impl WorkingRow {
         !self.giving_up && self.rollback_since.is_none()
     }
 }
+
+/// A run: its hierarchy and its id.
+pub(super) type RowKey = (Uuid, Uuid);
+
+/// A row of `entity`, with its rows of `entity_event`, of which the first has version 1.
+#[derive(Default)]
+pub(super) struct EntityRow {
+    pub(super) now: StoredEntity,
+    pub(super) events: Vec<StoredEntityEvent>,
+}
+
+/// The rows of `join_member`.
+#[derive(Default)]
+pub(super) struct JoinMembers {
+    /// Ordered by time.
+    pub(super) waiting: Vec<MemberRow>,
+    pub(super) joined: BTreeMap<Uuid, JoinedRow>,
+}
+
+pub(super) struct JoinedRow {
+    pub(super) message: Uuid,
+    pub(super) saga: String,
+    pub(super) root: Uuid,
+}
+
+pub(super) struct MemberRow {
+    pub(super) run: Uuid,
+    pub(super) saga: String,
+    pub(super) key: String,
+    pub(super) topic: String,
+    pub(super) message: Uuid,
+    pub(super) payload: Value,
+    pub(super) expires_at: Option<OffsetDateTime>,
+    pub(super) traceparent: Option<String>,
+}
+
+/// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
+pub(super) type WaitingSignal = (OffsetDateTime, OffsetDateTime, Uuid);
+
+#[derive(Clone, Debug)]
+pub(super) struct SignalRow {
+    pub(super) to: SignalKey,
+    pub(super) payload: Value,
+    #[cfg(feature = "simulation")]
+    pub(super) sent_at: OffsetDateTime,
+    #[cfg(feature = "simulation")]
+    pub(super) kept_until: OffsetDateTime,
+    pub(super) delivered_at: Option<OffsetDateTime>,
+    pub(super) reached: u64,
+    pub(super) trace: Option<TraceContext>,
+}
+
+/// The runs that are parked, by handler and key, those first that were ready first.
+pub(super) type Parked = BTreeMap<(Arc<str>, String), BTreeSet<(OffsetDateTime, RowKey)>>;

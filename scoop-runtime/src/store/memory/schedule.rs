@@ -1,18 +1,18 @@
 //! Scheduled sagas; see `schedule_*.sql`.
 
+use scoop_core::{Missed, Overlap};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::MemoryStore;
 use super::launch::RootMessage;
-use super::row::RowState;
 use super::state::{ScheduleRow, State};
-use crate::saga::schedule::{LastTick, Timetable, TimetableError};
+use crate::model::run::RowState;
+use crate::model::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
     Advanced, Awaited, DueSchedule, FireResult, RequestKey, ScheduleRegistration, ScheduleStorage,
     SubscriptionKeys, TickMessage,
 };
-use scoop_core::{Missed, Overlap};
 
 impl ScheduleStorage for MemoryStore {
     async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> sqlx::Result<()> {

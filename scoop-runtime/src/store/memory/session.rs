@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::{State, Worker};
-use crate::store::{GoneHandler, Registered};
+use crate::model::handlers::GoneHandler;
+use crate::store::Registered;
 
 /// A session. When it is dropped, its process counts as dead.
 pub(crate) struct MemorySession {

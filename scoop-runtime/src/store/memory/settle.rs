@@ -12,10 +12,11 @@ use super::MemoryStore;
 use super::error_queue::FailedRun;
 use super::event_log::{Event, RecordedExecution};
 use super::launch::min_deadline;
-use super::row::{RowState, RunOutcome, WorkingRow};
+use super::row::{RunOutcome, WorkingRow};
 use super::state::{State, child_of, later, micros};
-use crate::FailedOutcome;
 use crate::bug::{Bug, is_injected};
+use crate::model::failed::FailedOutcome;
+use crate::model::run::RowState;
 use crate::store::{ClaimKey, SettleResult, SettleStorage, Settlement, Unhandled};
 
 impl SettleStorage for MemoryStore {

@@ -3,36 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use scoop_core::{SignalKey, TraceContext, output_name};
-use serde_json::Value;
+use scoop_core::{SignalKey, output_name};
 use time::{Date, OffsetDateTime, Time};
 use uuid::Uuid;
 
 use super::MemoryStore;
 use super::definitions::queues_of;
 use super::launch::min_deadline;
-use super::state::{RecordedRow, RowKey, State};
+use super::state::{RecordedRow, State};
 use crate::bug::{Bug, is_injected};
+use crate::model::signal::ExpiredSignals;
+use crate::store::memory::row::{RowKey, SignalRow, WaitingSignal};
 use crate::store::{
-    ClaimKey, ClaimedRun, Claimer, Deliver, Delivered, ExpiredSignals, NewSignal, SignalClaimer, SignalSent,
-    SignalStorage, SignalType,
+    ClaimKey, ClaimedRun, Claimer, Deliver, Delivered, NewSignal, SignalClaimer, SignalSent, SignalStorage,
+    SignalType,
 };
-
-/// A signal that is not delivered: until when it is kept, when it was sent, and its id. The first one goes first.
-pub(super) type WaitingSignal = (OffsetDateTime, OffsetDateTime, Uuid);
-
-#[derive(Clone, Debug)]
-pub(super) struct SignalRow {
-    to: SignalKey,
-    payload: Value,
-    #[cfg(feature = "simulation")]
-    sent_at: OffsetDateTime,
-    #[cfg(feature = "simulation")]
-    kept_until: OffsetDateTime,
-    delivered_at: Option<OffsetDateTime>,
-    reached: u64,
-    trace: Option<TraceContext>,
-}
 
 impl SignalStorage for MemoryStore {
     async fn send_signal(
@@ -109,8 +94,8 @@ impl SignalStorage for MemoryStore {
 
 #[cfg(feature = "simulation")]
 impl SignalRow {
-    pub(super) fn to_public(&self, id: Uuid) -> crate::simulation::StoredSignal {
-        crate::simulation::StoredSignal {
+    pub(super) fn to_public(&self, id: Uuid) -> crate::store::memory::contents::StoredSignal {
+        crate::store::memory::contents::StoredSignal {
             id,
             to: self.to.clone(),
             payload: self.payload.clone(),

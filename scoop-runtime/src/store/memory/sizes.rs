@@ -1,8 +1,9 @@
 //! The sizes of the working set; those in bytes are 0.
 
 use super::MemoryStore;
-use super::row::{RowState, WorkingRow};
+use super::row::WorkingRow;
 use super::state::State;
+use crate::model::run::RowState;
 use crate::store::{SizeStorage, StoreSizes};
 
 impl SizeStorage for MemoryStore {

@@ -11,20 +11,17 @@ use time::{Duration, OffsetDateTime};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use super::entity::EntityRow;
 use super::event_log::{Event, EventLog};
-use super::join::JoinMembers;
-use super::limit::Parked;
 use super::ready_queue::{ReadyQueue, ReadyRun};
-use super::row::{ClaimQueue, EndedRow, IndexKey, Need, RowState, RunOutcome, WorkingRow};
-use super::signal::{SignalRow, WaitingSignal};
+use super::row::{ClaimQueue, EndedRow, IndexKey, Need, RunOutcome, WorkingRow};
 use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
+use crate::model::program::Program;
+use crate::model::run::RowState;
 use crate::store::limit::{RateStates, RecordedLimit};
-use crate::store::{ClaimKey, EntityId, NewStep, Program};
-
-/// A run: its hierarchy and its id.
-pub(super) type RowKey = (Uuid, Uuid);
+use crate::store::memory::row::Parked;
+use crate::store::memory::row::{EntityRow, JoinMembers, RowKey, SignalRow, WaitingSignal};
+use crate::store::{ClaimKey, EntityId, NewStep};
 
 /// A handler and its topic, in this order, as the index of ready runs has them.
 pub(super) type Pair = (Arc<str>, Arc<str>);

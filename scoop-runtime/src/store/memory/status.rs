@@ -12,11 +12,12 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog};
 use super::row::{RunOutcome, WorkingRow};
 use super::state::{Hierarchy, RecordedRow, State};
-use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited, no_failure};
+use crate::model::format::system_time;
+use crate::model::run::no_failure;
+use crate::store::{HandlerOutcome, MessageStatus, StatusStorage, Waited};
 use crate::tree::{
     FAILURE_BYTES_MAX, LeftOut, RunHead, RunInfo, RunRow, RunStage, TreeBounds, TreeRows, WorkingState,
 };
-use crate::util::format::system_time;
 use crate::{RunEvent, RunState};
 
 impl StatusStorage for MemoryStore {

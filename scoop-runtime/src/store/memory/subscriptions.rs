@@ -7,13 +7,14 @@ use scoop_core::EventKind;
 use super::MemoryStore;
 use super::row::{ClaimQueue, WorkingRow};
 use super::state::{HandlerOwner, Pair, Registration, State, Worker};
-use crate::RegisteredHandler;
 use crate::bug::{Bug, is_injected};
+use crate::model::format::system_time;
+use crate::model::handlers::{GoneHandler, RegisteredHandler};
+use crate::model::limits::HandlerLimits;
+use crate::model::program::Program;
 use crate::model::retention::Retention;
-use crate::saga::limits::HandlerLimits;
-use crate::saga::registry::{Renamed, SubscribedSaga};
-use crate::store::{GoneHandler, HandlerList, Program, Registered, SubscriptionStorage};
-use crate::util::format::system_time;
+use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
+use crate::store::{HandlerList, Registered, SubscriptionStorage};
 
 impl SubscriptionStorage for MemoryStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], _: Retention) -> sqlx::Result<()> {
@@ -108,8 +109,8 @@ impl SubscriptionStorage for MemoryStore {
 
 impl MemoryStore {
     #[cfg(feature = "simulation")]
-    pub(crate) fn subscriptions(&self) -> Vec<crate::simulation::Subscription> {
-        let subscription = |listed: &Registration| crate::simulation::Subscription {
+    pub(crate) fn subscriptions(&self) -> Vec<crate::store::memory::contents::Subscription> {
+        let subscription = |listed: &Registration| crate::store::memory::contents::Subscription {
             topic: listed.topic.to_string(),
             handler: listed.handler.to_string(),
             since: system_time(listed.since),

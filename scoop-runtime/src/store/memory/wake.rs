@@ -12,12 +12,15 @@ use super::MemoryStore;
 use super::definitions::queues_of;
 use super::event_log::Event;
 use super::launch::min_deadline;
-use super::row::{ClaimQueue, RowState, RunOutcome, WorkingRow};
-use super::state::{RowKey, State, after, child_of, later};
+use super::row::{ClaimQueue, RunOutcome, WorkingRow};
+use super::state::{State, after, child_of, later};
 use crate::bug::{Bug, is_injected};
+use crate::model::run::RowState;
+use crate::store::claim_queues::ClaimQueues;
+use crate::store::memory::row::RowKey;
 use crate::store::{
-    ClaimKey, ClaimQueues, Claimer, CommittedParent, Deliver, LateDelivery, LaunchedRun, LeftRun, ParentRef,
-    Release, RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
+    ClaimKey, Claimer, CommittedParent, Deliver, LateDelivery, LaunchedRun, LeftRun, ParentRef, Release,
+    RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
 use crate::util::stored_time::StoredTime;
 

@@ -12,9 +12,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::RunPhase;
-use crate::store::{
-    ClaimKey, ClaimedRun, HierarchyFlags, RowState, Unclaimed, micros_of, no_failure, readable, sender,
-};
+use crate::model::run::{RowState, no_failure};
+use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, Unclaimed, micros_of, readable, sender};
 use crate::util::stored_time::StoredTime;
 
 /// The failure in this column, for a list. A value that cannot be read must not hide the other rows: JSON of the server may be

@@ -13,13 +13,15 @@ use super::PostgresStore;
 use super::decode::time;
 use super::pool::READ_COMMITTED;
 use super::query_ext::{ExecuteExt, FetchExt};
+use crate::model::handlers::GoneHandler;
+use crate::model::pause::PauseTarget;
 #[cfg(test)]
-use crate::store::Program;
+use crate::model::program::Program;
 use crate::store::queue::limited_topics;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
-    DefinitionStorage, GoneHandler, HandOver, HandOverRequest, LimitedSaga, LivingWorker, NewDefinition,
-    PauseTarget, Registered, Topology,
+    DefinitionStorage, HandOver, HandOverRequest, LimitedSaga, LivingWorker, NewDefinition, Registered,
+    Topology,
 };
 use crate::util::stored_time::StoredTime;
 

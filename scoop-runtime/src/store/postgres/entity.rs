@@ -8,12 +8,10 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, Postgres, Row, Transaction};
 use uuid::Uuid;
 
-use super::PostgresStore;
-use super::decode;
 use super::query_ext::FetchExt;
-use crate::store::entity::{
-    Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity, StoredEntityEvent,
-};
+use super::{PostgresStore, decode};
+use crate::model::entity::StoredEntityEvent;
+use crate::store::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity};
 use crate::store::{EntityId, EntityStorage, SettlePath, SettleResult, Settlement};
 use crate::util::retries::note;
 

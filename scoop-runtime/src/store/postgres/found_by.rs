@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::query_ext::{ExecuteExt, FetchExt};
-use crate::saga::registry::SubscribedSaga;
+use crate::model::subscribed_saga::SubscribedSaga;
 use crate::store::{FindFields, NewMessage, Settlement};
 use crate::util::sync::lock;
 

@@ -19,8 +19,9 @@ use super::PostgresStore;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_of_contents, refusal};
+use crate::model::join::RefusedMember;
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
-use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, RefusedMember, Withdrawal};
+use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
 use crate::util::retries::note;
 use crate::util::stored_time::StoredTime;
 

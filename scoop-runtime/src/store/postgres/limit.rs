@@ -37,7 +37,7 @@ use super::limit_known::{Done, KnownSaga};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
-use crate::saga::limits::{HandlerLimits, Limit, Rate};
+use crate::model::limits::{HandlerLimits, Limit, Rate};
 use crate::store::limit::{
     Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
 };

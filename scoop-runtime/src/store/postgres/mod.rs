@@ -63,7 +63,7 @@ pub use retention::seconds;
 pub(crate) use session::PostgresSession;
 pub use settle_parts::without_comments;
 pub(crate) use statements::{Schema, Statements};
-pub(crate) use step_transactions::{MARKED, RolledBack, StepTransaction, StepTransactions, roll_back};
+pub(crate) use step_transactions::{MARKED, StepTransaction, StepTransactions, roll_back};
 
 use std::collections::HashMap;
 use std::sync::Arc;

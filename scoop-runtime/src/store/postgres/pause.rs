@@ -1,4 +1,18 @@
-//! Pauses (`pause_*.sql`). A change of them is a change of the topology.
+//! Pauses of handlers, of topics, and of everything.
+//!
+//! A pause is a change of the topology: its transaction raises `worker.topology` of all workers. So no claim needs a
+//! condition about pauses: under the former number it takes nothing, and a worker reads the new number together with the
+//! pauses (`topology_read.sql`).
+//!
+//! * A run in execution is handed back before its next step (`Execution::is_left`).
+//! * A worker acknowledges a pause after its queues have changed (`worker_acknowledge.sql`). The statement waits for claims
+//!   of the worker under way. So once all living workers have acknowledged and own no running run of the handler, no step
+//!   begins before the end of the pause.
+//! * Several workers may find that a pause is over. They lock the topology first, and only the one that deletes the row
+//!   commits.
+//! * A renamed saga is paused under all names of its rows in `handler`: the view `paused`.
+//! * A pause for new runs only leaves the queues to claims, with a mark (`ClaimQueues::begun_only`): they pass over new runs
+//!   (`scoop.is_new`).
 
 use serde::Deserialize;
 use sqlx::postgres::PgRow;
@@ -11,8 +25,8 @@ use super::PostgresStore;
 use super::decode::{time, time_if_any};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt as _;
-use crate::store::{Pause, PauseTarget};
-use crate::util::format::system_time;
+use crate::model::format::system_time;
+use crate::model::pause::{Pause, PauseTarget};
 use crate::util::retries::note;
 
 impl PostgresStore {

@@ -11,14 +11,14 @@ use super::PostgresStore;
 use super::decode::{lineage, row_state, time, unsigned};
 use super::query_ext::FetchExt;
 use super::requests::commit;
+use crate::model::format::system_time;
+use crate::model::run::RowState;
 use crate::repair::{ConcernedRun, Decision, FailedRun, Intervention, Refusal, RepairAction, SIGNAL};
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     InterventionSubject, ParentRef, RepairRequest, RepairResult, RepairStorage, RequestTarget, Requester,
-    RowState,
 };
 use crate::tree::{RunInfo, TreeBounds};
-use crate::util::format::system_time;
 
 impl RepairStorage for PostgresStore {
     async fn repair(

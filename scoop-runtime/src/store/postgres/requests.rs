@@ -9,10 +9,9 @@ use super::PostgresStore;
 use super::decode::lineage;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::store::{
-    CancelResult, ParentRef, Relaunches, RequestKey, RequestStorage, RequestTarget, RollbackStart,
-};
-use crate::util::name::RUNS_NAMED;
+use crate::model::answers::Relaunches;
+use crate::model::name::RUNS_NAMED;
+use crate::store::{CancelResult, ParentRef, RequestKey, RequestStorage, RequestTarget, RollbackStart};
 use crate::util::retries::{Attempt, note};
 use crate::{CancellationRequest, IdObject, RunId};
 

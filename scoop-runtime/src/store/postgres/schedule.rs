@@ -12,7 +12,7 @@ use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::is_of_contents;
-use crate::saga::schedule::{LastTick, Timetable, TimetableError};
+use crate::model::schedule::{LastTick, Timetable, TimetableError};
 use crate::store::{
     Advanced, Awaited, DueSchedule, FireResult, RequestKey, ScheduleRegistration, ScheduleStorage,
     SubscriptionKeys, TickMessage,

@@ -5,7 +5,8 @@ use sqlx::postgres::PgListener;
 use time::OffsetDateTime;
 
 use super::PostgresStore;
-use crate::store::{GoneHandler, Registered};
+use crate::model::handlers::GoneHandler;
+use crate::store::Registered;
 use crate::telemetry;
 use crate::util::ids;
 

@@ -13,9 +13,10 @@ use super::PostgresStore;
 use super::notification::SIGNAL_SENT;
 use super::query_ext::{ExecuteExt, FetchExt};
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables};
+use crate::model::signal::{AwaitingRun, ExpiredSignals, LockedDelivery, RefusedDelivery};
 use crate::store::{
-    AwaitingRun, ClaimKey, ClaimQueues, ClaimedRun, Deliver, Delivered, ExpiredSignals, LockedDelivery,
-    NewSignal, RefusedDelivery, SignalClaimer, SignalSent, SignalStorage, SignalType, TransactionNumber,
+    ClaimKey, ClaimQueues, ClaimedRun, Deliver, Delivered, NewSignal, SignalClaimer, SignalSent,
+    SignalStorage, SignalType, TransactionNumber,
 };
 use crate::telemetry;
 use crate::util::retries;

@@ -28,6 +28,7 @@ use uuid::Uuid;
 use super::hook_settings::HookSettings;
 use super::idle_cache::{IdleCache, USES_MAX};
 use crate::error::is_transient_in_step;
+use crate::error::sqlstate::RolledBack;
 use crate::util::detached::run_to_completion;
 use crate::util::sync::{Mutex, lock};
 
@@ -445,17 +446,6 @@ impl Grants {
             }
         }
     }
-}
-
-/// What remains to be rolled back after failed user code.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RolledBack {
-    Nothing,
-    /// It had a transaction of the engine.
-    Transaction {
-        is_fresh: bool,
-    },
-    LostConnection,
 }
 
 /// Rolls back the transaction of a failed step. If the step was stopped during a long statement, the engine does not

@@ -12,12 +12,12 @@ use super::decode::{time, time_if_any};
 use super::limit::limits;
 use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::in_seconds;
-use crate::RegisteredHandler;
+use crate::model::format::system_time;
+use crate::model::handlers::RegisteredHandler;
+use crate::model::launches::StepTopic;
 use crate::model::retention::Retention;
-use crate::saga::launches::StepTopic;
-use crate::saga::registry::{Renamed, SubscribedSaga};
+use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::store::{ABANDONED_MAX, HandlerList, ProgramRegistration, SubscriptionStorage};
-use crate::util::format::system_time;
 
 impl SubscriptionStorage for PostgresStore {
     async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> sqlx::Result<()> {

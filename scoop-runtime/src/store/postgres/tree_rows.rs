@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use super::decode::{failed_attempts, lineage, row_state, time_if_any, unsigned};
 use super::pause::pauses;
-use crate::store::{RowState, readable};
+use crate::model::format::{self, system_time};
+use crate::model::run::RowState;
+use crate::store::readable;
 use crate::tree::{RunHead, RunRow, RunStage, WorkingState};
-use crate::util::format;
-use crate::util::format::system_time;
 use crate::{CancellationRequest, RunEvent};
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@ use scoop_core::{Failure, Lineage, Wait};
 use uuid::Uuid;
 
 use super::*;
-use crate::store::RowState;
+use crate::model::run::RowState;
 use crate::tree::{LeftOut, RunHead, RunRow, RunStage, TreeBounds, TreeRows, WorkingState};
 
 const WORKER: &str = "scoop-rs:0197a6a0-0000-7000-8000-000000000001";

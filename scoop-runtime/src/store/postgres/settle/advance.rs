@@ -8,8 +8,9 @@ use uuid::Uuid;
 
 use super::super::decode::time;
 use super::parameters::{SettlementRow, bind_many, bind_one};
+use crate::model::run::RowState;
 use crate::store::settlement::{Ending, EventRow};
-use crate::store::{PostgresStore, RowState, SettleResult, Settlement};
+use crate::store::{PostgresStore, SettleResult, Settlement};
 
 pub(super) fn of(all: &Settlement) -> Option<SettlementRow<'_>> {
     let (suspended, last) = match (all.events.as_slice(), all.ends) {

@@ -1,7 +1,7 @@
 //! The names of recorded limits, when programs start in which sagas have other names.
 
 use super::*;
-use crate::saga::limits::{Limit, Limits};
+use crate::model::limits::{Limit, Limits};
 use crate::store::{LimitStorage as _, SagaLimit};
 
 /// The limit of `a`, which was `c` before, with a run of each name that is parked, and begun runs.

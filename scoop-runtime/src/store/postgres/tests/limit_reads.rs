@@ -1,7 +1,7 @@
 //! Reads of the limits of all sagas: their cost, and rows that other programs have written.
 
 use super::*;
-use crate::saga::limits::{Limit, Limits};
+use crate::model::limits::{Limit, Limits};
 use crate::store::{DefinitionStorage as _, HandlerList, LimitStorage as _, LimitedSaga, SagaLimit};
 
 /// Many subscriptions, and many limits of sagas with a former name; the limits of each tenth saga are by key.

@@ -25,15 +25,17 @@ use uuid::Uuid;
 use super::pool::READ_COMMITTED;
 use super::*;
 use crate::embedded::Embedded;
+use crate::model::program::Program;
 use crate::model::retention::Retention;
-use crate::saga::registry::SubscribedSaga;
+use crate::model::run::RowState;
+use crate::model::subscribed_saga::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::queue::QUEUE_MAX;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
     ClaimKey, ClaimQueues, ClaimStorage as _, ClaimedRun, Claimer, FreeStorage as _, LaunchResult,
-    LaunchStorage as _, NewMessage, ParentRef, Program, QueueCursors, Registered, RowState,
-    SettleStorage as _, Settlement, SubscriptionStorage as _, WakeOptions, WakeStorage as _,
+    LaunchStorage as _, NewMessage, ParentRef, QueueCursors, Registered, SettleStorage as _, Settlement,
+    SubscriptionStorage as _, WakeOptions, WakeStorage as _,
 };
 
 /// What a worker of these tests says of its program.

@@ -12,10 +12,11 @@ use uuid::Uuid;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{Sum, claim, database, done};
 use crate::model::retention::Retention;
-use crate::saga::registry::SubscribedSaga;
+use crate::model::run::RowState;
+use crate::model::subscribed_saga::SubscribedSaga;
 use crate::store::{
-    ClaimedRun, HierarchyFlags, NewMessage, QueueCursors, RowState, SettlePath, SettleResult,
-    SettleStorage as _, Settlement, SubscriptionStorage as _,
+    ClaimedRun, HierarchyFlags, NewMessage, QueueCursors, SettlePath, SettleResult, SettleStorage as _,
+    Settlement, SubscriptionStorage as _,
 };
 
 /// A store with handlers: one on the topic of the runs, two on `two`, none on `none`.

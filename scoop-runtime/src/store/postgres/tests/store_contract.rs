@@ -38,11 +38,12 @@ use self::world::{Outside, Server, Session};
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
 use crate::model::retention::Retention;
-use crate::saga::registry::SubscribedSaga;
+use crate::model::run::RowState;
+use crate::model::subscribed_saga::SubscribedSaga;
 use crate::settings::Backoff;
 use crate::store::{
     ClaimKey, ClaimQueues, ClaimedRun, Claimer, HierarchyFlags, MemoryStore, NewMessage, QueueCursors,
-    Release, RowState, Settlement, Store, SuspectClaim,
+    Release, Settlement, Store, SuspectClaim,
 };
 
 const ITEMS: &str = "rounds.items";

@@ -22,9 +22,8 @@ use uuid::Uuid;
 use super::super::pool::SESSION;
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, Statements, migrate};
 use super::{database, done};
-use crate::store::{
-    ExpiredSignals, RepairStorage as _, RequestStorage as _, SignalStorage as _, StatusStorage as _,
-};
+use crate::model::signal::ExpiredSignals;
+use crate::store::{RepairStorage as _, RequestStorage as _, SignalStorage as _, StatusStorage as _};
 use crate::tree::{RunRow, TreeBounds};
 
 /// The statements of each step, claim, launch, lookup or second, and of each cancelled run; those that list, show and

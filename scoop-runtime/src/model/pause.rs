@@ -1,26 +1,11 @@
-//! Pauses of handlers, of topics, and of everything.
-//!
-//! A pause is a change of the topology: its transaction raises `worker.topology` of all workers. So no claim needs a
-//! condition about pauses: under the former number it takes nothing, and a worker reads the new number together with the
-//! pauses (`topology_read.sql`).
-//!
-//! * A run in execution is handed back before its next step (`Execution::is_left`).
-//! * A worker acknowledges a pause after its queues have changed (`worker_acknowledge.sql`). The statement waits for claims
-//!   of the worker under way. So once all living workers have acknowledged and own no running run of the handler, no step
-//!   begins before the end of the pause.
-//! * Several workers may find that a pause is over. They lock the topology first, and only the one that deletes the row
-//!   commits.
-//! * A renamed saga is paused under all names of its rows in `handler`: the view `paused`.
-//! * A pause for new runs only leaves the queues to claims, with a mark (`ClaimQueues::begun_only`): they pass over new runs
-//!   (`scoop.is_new`).
+//! What is paused, for operators and errors.
 
 use std::fmt;
 use std::time::SystemTime;
 
 use scoop_core::Escaped;
 
-use crate::Saga;
-use crate::util::format::{ahead, utc};
+use crate::model::format::{ahead, utc};
 
 /// What a pause (`operate().pauses().pause`) is about.
 ///
@@ -82,18 +67,6 @@ impl PauseTarget {
     /// A saga of this name. The name may be a former one ([`#[saga(was = ..)]`](https://docs.rs/scoop-saga/latest/scoop/guide/changing/index.html)).
     pub fn handler(name: impl Into<String>) -> Self {
         Self::Handler(name.into())
-    }
-
-    /// A saga of this type.
-    ///
-    /// ```
-    /// # extern crate scoop_runtime as scoop;
-    /// # fn example<Courier: scoop::Saga>() {
-    /// let courier = scoop::PauseTarget::saga::<Courier>();
-    /// # }
-    /// ```
-    pub fn saga<S: Saga>() -> Self {
-        Self::Handler(S::DEFINITION.saga.into())
     }
 
     /// The kind, as it is stored.

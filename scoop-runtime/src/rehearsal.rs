@@ -1,18 +1,17 @@
 //! The fault injection of rehearsals, which the engine calls at each possible fault.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use scoop_core::{Conclusion, Failure};
 use uuid::Uuid;
 
-use super::{Fault, FaultPoint};
-
 #[derive(Clone, Debug)]
 pub(crate) struct Rehearsal(Arc<Mutex<RehearsalState>>);
 
 #[derive(Debug)]
-pub(super) enum InjectedFault {
+pub(crate) enum InjectedFault {
     None,
     At(FaultPoint),
     EachTwice,
@@ -39,7 +38,7 @@ pub(crate) struct CommitToken {
 }
 
 impl Rehearsal {
-    pub(super) fn new(trouble: InjectedFault) -> Self {
+    pub(crate) fn new(trouble: InjectedFault) -> Self {
         Self(Arc::new(Mutex::new(RehearsalState {
             trouble,
             faults_injected: 0,
@@ -99,15 +98,15 @@ impl Rehearsal {
         forgets
     }
 
-    pub(super) fn faults_injected(&self) -> usize {
+    pub(crate) fn faults_injected(&self) -> usize {
         self.course().faults_injected
     }
 
-    pub(super) fn steps(&self) -> Vec<FaultPoint> {
+    pub(crate) fn steps(&self) -> Vec<FaultPoint> {
         self.course().steps.clone()
     }
 
-    pub(super) fn all_commits(&self) -> Vec<FaultPoint> {
+    pub(crate) fn all_commits(&self) -> Vec<FaultPoint> {
         self.course().commits.clone()
     }
 
@@ -137,5 +136,45 @@ impl RehearsalState {
         let loses = matches!(self.trouble, InjectedFault::EachTwice);
         self.faults_injected += usize::from(loses);
         loses
+    }
+}
+
+/// A place in a rehearsal with a possible fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FaultPoint {
+    /// The saga.
+    pub saga: String,
+    /// The index of the run among those of the saga, from 0, in the order in which they first reached such a place.
+    pub run: usize,
+    /// The step that fails, or the record next to which the process crashes, such as `SUSPENDED reserve`.
+    pub what: String,
+    /// The index among several such places of this run, from 0: the iteration of a step, or the number of a record.
+    pub number: usize,
+    /// The fault at this place.
+    pub fault: Fault,
+}
+
+/// A fault that a rehearsal injects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A step fails after all its effects.
+    Fails,
+    /// The process loses a run before its results are committed.
+    CrashBefore,
+    /// The process loses a run after its results were committed, before the process gets the answer.
+    CrashAfter,
+}
+
+impl fmt::Display for FaultPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { saga, run, what, number, fault } = self;
+        match fault {
+            Fault::Fails => write!(f, "step `{what}` of saga `{saga}` fails")?,
+            Fault::CrashBefore => write!(f, "crash of saga `{saga}` before `{what}` is recorded")?,
+            Fault::CrashAfter => write!(f, "crash of saga `{saga}` after `{what}` was recorded")?,
+        }
+        write!(f, " (run {run}, number {number})")
     }
 }

@@ -21,7 +21,7 @@ thread_local! {
 
 /// Installs a panic hook that records the place of each panic: the payload that is caught does not have it. The former
 /// hook is called as before.
-pub(in crate::engine) fn record_locations() {
+pub(crate) fn record_locations() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let previous = std::panic::take_hook();
@@ -38,13 +38,13 @@ pub(in crate::engine) fn record_locations() {
 }
 
 /// User code that was stopped: why, and the panic of its drop.
-pub(in crate::engine) struct Stopped<W> {
-    pub(in crate::engine) why: W,
-    pub(in crate::engine) panic: Option<Failure>,
+pub(crate) struct Stopped<W> {
+    pub(crate) why: W,
+    pub(crate) panic: Option<Failure>,
 }
 
 /// The result of user code, or its panic as an error of that source. The code is dropped when `stop` says so.
-pub(in crate::engine) async fn call<T, W>(
+pub(crate) async fn call<T, W>(
     source: &str,
     stop: impl Future<Output = W>,
     code: impl Future<Output = Result<T, Error>>,
@@ -97,7 +97,7 @@ impl<T: ?Sized> DropGuarded<T> {
     }
 
     /// The value, which the caller has to drop with [`discard`], or within [`run`].
-    pub(in crate::engine) fn take(mut self) -> Box<T> {
+    pub(crate) fn take(mut self) -> Box<T> {
         self.0.take().expect("it is taken out at its end only")
     }
 }

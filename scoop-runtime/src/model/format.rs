@@ -1,8 +1,8 @@
 //! Formats times and durations.
 
-use scoop_core::wait::MessageWait;
 use std::time::{Duration, SystemTime};
 
+use scoop_core::wait::MessageWait;
 use time::OffsetDateTime;
 
 /// The time in the type of the standard library.

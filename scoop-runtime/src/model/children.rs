@@ -5,12 +5,9 @@
 //! committed. If a handler has none under the name of the requested type, replies of any name count: the replying program
 //! may have another name for the type.
 
-use scoop_core::{Error, Failure, Message, Stored};
+use scoop_core::{Error, Failure, Message};
 use serde_json::Value;
 use uuid::Uuid;
-
-use crate::RuntimeError;
-use crate::saga::shape;
 
 /// One handler of one message that the run launched.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,21 +48,6 @@ pub enum ChildOutcome {
     NeverStarted,
     /// The handler has not ended, or is being rolled back.
     Unfinished,
-}
-
-/// A reply of a handler.
-///
-/// The outcome of that handler is always [`ChildOutcome::Committed`]. Replies of other handlers are left out: their
-/// effects do not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Reply<R> {
-    /// The saga that replied.
-    pub handler: String,
-    /// The message that it replies to.
-    pub message_id: Uuid,
-    /// The value of the reply.
-    pub value: R,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,25 +123,6 @@ impl Child {
             Error::msg(format!("message {message_id} on topic `{topic}` is no `{expected}`: {error}"))
         })
     }
-}
-
-/// Decodes the replies of these children to an `M`. Fails if one is of another type.
-pub(crate) fn replies_of<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>, RuntimeError> {
-    let each = children.into_iter().flat_map(|Child { handler, message_id, replies, .. }| {
-        replies.into_iter().map(move |reply| (handler.clone(), message_id, reply))
-    });
-    let read = |(handler, message_id, reply): (_, _, Value)| match M::Reply::read_stored(&reply) {
-        Ok(value) => Ok(Reply { handler, message_id, value }),
-        Err(source) => Err(RuntimeError::ReplyMismatch {
-            saga: handler,
-            message: message_id,
-            expected: std::any::type_name::<M::Reply>(),
-            stored: shape::of_stored(&reply),
-            shape: shape::outermost::<M::Reply>(),
-            source,
-        }),
-    };
-    each.map(read).collect()
 }
 
 /// The name under which the `nth` of several replies of this type is stored.
