@@ -4,10 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use super::builder::Database;
 use crate::saga::registry::Registry;
-use crate::store::{FaultLink, LoggedEvent, MemoryStore, Store, WorkingRun};
+use crate::store::{LoggedEvent, MemoryStore, Store, WorkingRun};
 use crate::{Builder, HierarchyId, RuntimeError, Scoop, engine};
-#[cfg(feature = "simulation")]
-use std::sync::Arc;
 
 /// The default of [`Builder::poll_interval`] in memory, where no notification is lost.
 const POLL_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -132,15 +130,6 @@ impl Builder {
         self.on(Database::Memory(database.memory()))
     }
 
-    /// Runs on a database in memory as one of several simulated processes. With the feature `simulation`.
-    #[cfg(feature = "simulation")]
-    pub fn simulated_process(mut self, process: &Process) -> Self {
-        if let Some(entries) = process.history_entries() {
-            self.settings.history_entries = entries;
-        }
-        self.on(Database::Memory(process.memory()))
-    }
-
     /// Starts the engine on this database.
     pub(super) async fn start_in_memory(
         mut self,
@@ -202,76 +191,5 @@ impl Scoop {
     /// ```
     pub async fn in_memory() -> Result<Self, RuntimeError> {
         Self::builder().in_memory().start().await
-    }
-}
-
-/// One of several processes of a simulation on the same database, each with a [`FaultLink`] of its own. Cheap
-/// to clone.
-///
-/// ```
-/// # extern crate scoop_runtime as scoop;
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), scoop_runtime::RuntimeError> {
-/// use std::io;
-/// use std::sync::Arc;
-///
-/// use futures_util::future::{BoxFuture, FutureExt, pending, ready};
-/// use scoop::simulation::{FaultLink, Process};
-/// use scoop::{InMemory, Scoop};
-///
-/// /// Dies before its first claim.
-/// struct Doomed;
-///
-/// impl FaultLink for Doomed {
-///     fn before(&self, operation: &'static str) -> BoxFuture<'static, io::Result<()>> {
-///         if operation == "claim" { pending().boxed() } else { ready(Ok(())).boxed() }
-///     }
-///     fn after(&self, _: &'static str) -> BoxFuture<'static, io::Result<()>> {
-///         ready(Ok(())).boxed()
-///     }
-///     fn heard(&self) -> BoxFuture<'static, u32> {
-///         ready(1).boxed()
-///     }
-/// }
-///
-/// let process = Process::new(&InMemory::new(), Arc::new(Doomed));
-/// let scoop = Scoop::builder().simulated_process(&process).start().await?;
-/// process.disconnect();
-/// # Ok(())
-/// # }
-/// ```
-#[cfg(feature = "simulation")]
-#[derive(Clone)]
-pub struct Process {
-    memory: MemoryStore,
-    history_entries: Option<usize>,
-}
-
-#[cfg(feature = "simulation")]
-impl Process {
-    /// A process that reaches the database through this link.
-    pub fn new(database: &InMemory, link: Arc<dyn FaultLink>) -> Self {
-        Self { memory: database.memory().through(link), history_entries: None }
-    }
-
-    /// Sets the number of suspensions and launches that its rollbacks read at a time. With a small number, the
-    /// history of an ordinary run needs several reads.
-    #[must_use]
-    pub fn reading(self, entries: usize) -> Self {
-        Self { history_entries: Some(entries), ..self }
-    }
-
-    /// Ends its sessions, as if the process had died or lost its connection: from now on the other processes take it
-    /// for dead. If it is alive, it opens another session.
-    pub fn disconnect(&self) {
-        self.memory.cut();
-    }
-
-    pub(crate) fn memory(&self) -> MemoryStore {
-        self.memory.clone()
-    }
-
-    pub(crate) fn history_entries(&self) -> Option<usize> {
-        self.history_entries
     }
 }

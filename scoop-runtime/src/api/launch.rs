@@ -372,7 +372,7 @@ impl Scoop {
     /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
     /// it is then not launched. [`RuntimeError::QueueFull`] if the queue of a saga that would get it has a limit and is full;
     /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::Unavailable`] if the database is away for longer than the
-    /// [retry time](Builder::retry_for) lasts: until then the launch is retried with the same ids, so that it takes
+    /// [retry time](crate::Builder::retry_for) lasts: until then the launch is retried with the same ids, so that it takes
     /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
     ///
     /// # Cancel safety

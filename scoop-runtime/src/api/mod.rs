@@ -8,6 +8,8 @@ mod embedded;
 mod in_memory;
 mod migrate;
 mod scoop;
+#[cfg(feature = "simulation")]
+mod simulated_process;
 
 // Launches, and the hierarchies that follow from them.
 mod command;
@@ -34,11 +36,11 @@ pub use handle::{Handle, Outcome, Status};
 pub use health::Health;
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
-#[cfg(feature = "simulation")]
-pub use in_memory::Process;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};
 pub use migrate::{Migrate, migrate, migration_files};
 pub use read_tree::ReadTree;
 pub use requests::{Request, RequestInfo};
 pub use scoop::Scoop;
 pub use signal::SendSignal;
+#[cfg(feature = "simulation")]
+pub use simulated_process::Process;

@@ -80,8 +80,8 @@ impl Drop for Inner {
 
 impl Scoop {
     /// A client, which launches messages for the processes that run the sagas. The tables must exist: the first
-    /// process that [starts](Builder::start) makes them. [`Builder::client`] checks that they do, and makes a client
-    /// with other settings or [behind a proxy](Builder::behind_proxy).
+    /// process that [starts](crate::Builder::start) makes them. [`Builder::client`](crate::Builder::client) checks that
+    /// they do, and makes a client with other settings or [behind a proxy](crate::Builder::behind_proxy).
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
@@ -372,7 +372,7 @@ impl Scoop {
 
     /// As [`Self::retrying`], for a read of rows that may be many: for a list, a tree or an explanation. Reads
     /// take turns, and leave connections to the sagas of the program. Reads that may take longer than the retry time are not
-    /// joined, since one would fail. Not for a look at one message, as of [`Handle::wait`], which must not wait behind a slow list.
+    /// joined, since one would fail. Not for a look at one message, as of `Handle::wait`, which must not wait behind a slow list.
     pub(crate) async fn read_retrying<T: Send, F>(&self, read: impl FnMut(Attempt) -> F) -> Result<T, GivenUp>
     where
         F: Future<Output = sqlx::Result<T>> + Send,

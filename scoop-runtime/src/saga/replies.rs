@@ -10,8 +10,8 @@ use crate::saga::shape;
 
 /// A reply of a handler.
 ///
-/// The outcome of that handler is always [`ChildOutcome::Committed`]. Replies of other handlers are left out: their
-/// effects do not exist.
+/// The outcome of that handler is always [`ChildOutcome::Committed`](crate::ChildOutcome::Committed). Replies of other
+/// handlers are left out: their effects do not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply<R> {

@@ -99,7 +99,7 @@ fn events_after(state: &State, entity: &EntityId, after: i64, limit: u32) -> Vec
 #[cfg(feature = "simulation")]
 impl MemoryStore {
     /// All events of entities, by entity, and in the order in which they were written.
-    pub(crate) fn all_entity_events(&self) -> Vec<crate::store::memory::contents::EntityEvent> {
+    pub(crate) fn all_entity_events(&self) -> Vec<super::contents::EntityEvent> {
         let state = self.lock();
         let events =
             state.entities.iter().flat_map(|(id, row)| row.events.iter().map(move |event| (id, event)));
@@ -107,7 +107,7 @@ impl MemoryStore {
             let event = stored.event.clone();
             let (topic, payload) =
                 event.map_or_else(Default::default, |(topic, payload)| (Some(topic), payload));
-            crate::store::memory::contents::EntityEvent {
+            super::contents::EntityEvent {
                 entity: id.name,
                 key: id.key.clone(),
                 version: stored.version,

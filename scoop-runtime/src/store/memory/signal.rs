@@ -94,8 +94,8 @@ impl SignalStorage for MemoryStore {
 
 #[cfg(feature = "simulation")]
 impl SignalRow {
-    pub(super) fn to_public(&self, id: Uuid) -> crate::store::memory::contents::StoredSignal {
-        crate::store::memory::contents::StoredSignal {
+    pub(super) fn to_public(&self, id: Uuid) -> super::contents::StoredSignal {
+        super::contents::StoredSignal {
             id,
             to: self.to.clone(),
             payload: self.payload.clone(),

@@ -109,8 +109,8 @@ impl SubscriptionStorage for MemoryStore {
 
 impl MemoryStore {
     #[cfg(feature = "simulation")]
-    pub(crate) fn subscriptions(&self) -> Vec<crate::store::memory::contents::Subscription> {
-        let subscription = |listed: &Registration| crate::store::memory::contents::Subscription {
+    pub(crate) fn subscriptions(&self) -> Vec<super::contents::Subscription> {
+        let subscription = |listed: &Registration| super::contents::Subscription {
             topic: listed.topic.to_string(),
             handler: listed.handler.to_string(),
             since: system_time(listed.since),
