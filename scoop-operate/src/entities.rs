@@ -4,8 +4,9 @@ use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Entity;
-use scoop_runtime::internal::{self, GivenUp, system_time, time};
+use scoop_runtime::internal::{self, GivenUp, json, system_time, time};
 use scoop_runtime::{EntityEvents, RebuildEntities, RunId, RuntimeError};
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
@@ -249,7 +250,7 @@ impl Database {
 }
 
 /// An entity as operators see it: the result of [`Entities::contents`](crate::Entities::contents).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EntityContents {
     /// The number of its events.
@@ -263,18 +264,20 @@ pub struct EntityContents {
 }
 
 /// An event of an entity, as operators see it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EntityEventContents {
     /// The version of the entity after it.
     pub version: u64,
     /// The time at which it was recorded, by the clock of the database.
+    #[serde(serialize_with = "json::time")]
     pub at: SystemTime,
     /// Its topic; `None` if its message is missing.
     pub topic: Option<String>,
     /// The payload of its message.
     pub payload: Option<Content>,
     /// Its message.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
     /// The run of the command.
     pub command: RunId,

@@ -31,6 +31,11 @@ pub use crate::util::stored_time::StoredTime;
 pub use crate::util::when::Now;
 use crate::{IdObject, QueueLength, RegisteredHandler, Scoop};
 
+/// Helpers for the JSON of what operators read.
+pub mod json {
+    pub use crate::util::json::{lineage, millis, rollback_failure, time};
+}
+
 /// The ids of the message and of the hierarchy that are launched on this topic with this unique key.
 pub fn unique_ids(topic: &str, key: &str) -> (Uuid, Uuid) {
     let ids = NewMessage::unique_ids(topic, key);

@@ -14,16 +14,18 @@ pub(crate) const DEVELOPMENT: &str = "scoop-audit scoop-store-contract";
 /// of Rust are 50 000 in total.
 pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // Fields to find runs by: declared in the core and the macros, written in the runtime, and read by the others.
-    ("Rust lines of scoop-core", 4_971, 3_900),
+    // Kinds of events have JSON.
+    ("Rust lines of scoop-core", 4_973, 3_900),
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    ("Rust lines of scoop-runtime", 37_044, 27_500),
-    // What moves here from scoop-runtime. Lists and counts by fields.
-    ("Rust lines of scoop-operate", 4_540, 4_000),
+    // What operators read serializes itself: the records of scoop-cli that copied it are gone.
+    ("Rust lines of scoop-runtime", 37_005, 27_500),
+    // What moves here from scoop-runtime. Lists and counts by fields. The same JSON.
+    ("Rust lines of scoop-operate", 4_725, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
-    ("Rust lines of scoop-cli", 5_075, 3_300),
+    ("Rust lines of scoop-cli", 4_323, 3_300),
     // The search finds fields and keys.
     ("Rust lines of scoop-web", 3_924, 3_000),
     // Its names are in modules by subject.
@@ -31,7 +33,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     // The tables of fields to find runs by, and the lists that follow them.
-    ("SQL lines", 6_321, 4_200),
+    ("SQL lines", 6_258, 4_200),
     ("columns of run", 38, 38),
     ("indexes of run", 8, 8),
     ("storage operations", 75, 75),
@@ -80,7 +82,7 @@ pub(crate) const FILE_LINES_MAX: usize = 600;
 pub(crate) const LONG_FILES: &[(&str, usize)] = &[
     // An emission says by what its runs are found.
     ("scoop-core/src/continuation.rs", 606),
-    ("scoop-runtime/src/store/postgres/limit.rs", 691),
+    ("scoop-runtime/src/store/postgres/limit.rs", 687),
 ];
 
 /// Where statements of SQL are.
@@ -109,4 +111,4 @@ pub(crate) const BANNED: &str = "\
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
 /// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 78;
+pub(crate) const BANNED_NAMES: usize = 72;

@@ -2,6 +2,7 @@
 
 use scoop_runtime::internal::{GivenUp, unique_ids};
 use scoop_runtime::{HierarchyId, RuntimeError};
+use serde::Serialize;
 use sqlx::Row;
 use uuid::Uuid;
 
@@ -10,7 +11,7 @@ use crate::database::{Database, ReadExt as _};
 use crate::statements::{KEY_FIND, TOPIC_LIST};
 
 /// A hierarchy whose message was launched with a unique key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FoundKey {
     /// The topic of the message.

@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use scoop_runtime::internal::{self, StoredTime, system_time, time};
+use scoop_runtime::internal::{self, StoredTime, json, system_time, time};
 use scoop_runtime::{
     Handle, HierarchyId, RelaunchAnswer, Request, RunId, RuntimeError, SendSignal, SignalAnswer,
 };
+use serde::Serialize;
 use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
@@ -174,7 +175,7 @@ impl Runs {
 }
 
 /// A message that waits for the others of its set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WaitingMember {
     /// The saga that joins it, by its first name.
@@ -186,8 +187,10 @@ pub struct WaitingMember {
     /// The id of the message.
     pub message: Uuid,
     /// The time since which it waits.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The time at which it fails to be joined, if it has a limit.
+    #[serde(serialize_with = "json::time")]
     pub until: Option<SystemTime>,
     /// Why no set can hold the message, if it was set aside for that: it does not wait any more.
     pub refused: Option<String>,

@@ -5,6 +5,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::IDENTIFIER_PREFIX;
@@ -30,10 +31,11 @@ const NAME_BYTES_MAX: usize = 255;
 const TEXT_CHARS_MAX: usize = 1_000;
 
 /// The result of a pause (`operate().pauses().pause`). Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Paused {
     /// The pause, as it is stored.
+    #[serde(flatten)]
     pub pause: Pause,
     /// Whether the pause was still in force when the call returned. Another program may have ended it.
     pub in_force: bool,

@@ -4,6 +4,7 @@ use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
+use serde::Serialize;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -22,7 +23,7 @@ const LIMIT_DEFAULT: usize = 1_000;
 const PAGE_MAX: usize = 200;
 
 /// The result of a redelivery (`operate().handlers().redeliver`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Redelivered {
     /// The hierarchies that handle the messages, one for each. [`Scoop::find`] takes their ids.

@@ -3,6 +3,7 @@
 use std::future::IntoFuture;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use serde::Serialize;
 
 use crate::model::retention::Retention;
 use crate::saga::MessageSettings;
@@ -14,7 +15,7 @@ use crate::util::retries::GivenUp;
 use crate::{RuntimeError, Scoop};
 
 /// The result of retiring (`operate().handlers().retire`) a handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Retired {
     /// Whether it was registered until now.

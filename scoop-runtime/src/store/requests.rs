@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use crate::HandlerLimits;
 use scoop_core::{Failure, Lineage};
+use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -12,8 +13,8 @@ use uuid::Uuid;
 use super::types::ParentRef;
 use crate::HierarchyId;
 use crate::repair::{Decision, RepairAction};
-use crate::util::ids;
 use crate::util::retries::Attempt;
+use crate::util::{ids, json};
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]
@@ -176,7 +177,7 @@ pub(crate) struct Redelivery {
 }
 
 /// A handler to which messages are delivered, whether or not a process with it is alive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RegisteredHandler {
     /// The topic that it is subscribed to.
@@ -184,6 +185,7 @@ pub struct RegisteredHandler {
     /// The saga.
     pub handler: String,
     /// The time of its registration, or of the latest one after it was retired.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The service of the program that has started last with it; `None` if none has.
     pub service: Option<String>,
@@ -202,10 +204,12 @@ pub(crate) struct Relaunch<'a> {
 }
 
 /// The hierarchies with the same first message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Relaunches {
     /// The hierarchy whose message was launched again as this one.
+    #[serde(rename = "relaunch_of")]
     pub(crate) of: Option<HierarchyId>,
     /// The hierarchies as which its message was launched again, the oldest first.
+    #[serde(rename = "relaunched_as")]
     pub(crate) as_others: Vec<HierarchyId>,
 }

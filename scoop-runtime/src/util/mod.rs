@@ -4,6 +4,7 @@ pub(crate) mod database_url;
 pub(crate) mod detached;
 pub(crate) mod format;
 pub(crate) mod ids;
+pub(crate) mod json;
 pub(crate) mod name;
 pub(crate) mod payload;
 pub(crate) mod program;

@@ -197,7 +197,7 @@ fn node(run: &RunInfo, now: SystemTime) -> Node {
         topic: line(&run.topic),
         phase: Phase(name),
         began: run.began_at().map(|at| Moment { at, now }),
-        took: run.took().map(humane).unwrap_or_default(),
+        took: run.took.map(humane).unwrap_or_default(),
         about,
     }
 }
