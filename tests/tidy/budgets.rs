@@ -26,8 +26,8 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-operate", 4_725, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
     ("Rust lines of scoop-cli", 4_323, 3_300),
-    // The search finds fields and keys.
-    ("Rust lines of scoop-web", 3_924, 3_000),
+    // The search finds fields and keys. The API.
+    ("Rust lines of scoop-web", 4_144, 3_000),
     // Its names are in modules by subject.
     ("Rust lines of scoop-saga", 95, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),

@@ -1,7 +1,7 @@
 //! The JSON of what operators read: helpers for the attributes of its types, here and in `scoop-operate`.
 //!
-//! The command line writes these types as they are. Their form is documented: `docs/reference/command_line.md` lists the fields. Fields
-//! are added, but not renamed or removed.
+//! The command line and the web page write these types as they are. Their form is documented: `docs/reference/command_line.md` lists
+//! the fields, and `openapi.json` of `scoop-web` describes them. Fields are added, but not renamed or removed.
 
 use std::time::{Duration, SystemTime};
 
