@@ -10,16 +10,6 @@ pub(crate) fn utc(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(|_| "(time out of range)".into(), |time| format!("{time:.3}"))
 }
 
-/// The time of something that waits, as [`utc`]; `None` beyond the year 9999, which means without a limit.
-pub(crate) fn utc_if_limited(time: SystemTime) -> Option<String> {
-    Timestamp::try_from(time).ok().map(|time| format!("{time:.3}"))
-}
-
-/// The duration in whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// The duration in its two largest units, such as `1h 4m`; below a minute with tenths of a second.
 pub(crate) fn in_words(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {

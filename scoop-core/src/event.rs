@@ -1,5 +1,6 @@
 //! One recorded fact about a run, in the format of the tables.
 
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{Context, Failure, Wait};
@@ -9,7 +10,8 @@ use crate::{Context, Failure, Wait};
 pub const OPERATOR: &str = "scoop-rs:operator";
 
 /// The kind of an event. The names are the values of the type `message_event_type` in the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EventKind {
     /// A message was emitted.
     Emitted,

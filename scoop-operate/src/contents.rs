@@ -5,6 +5,7 @@ use std::fmt;
 
 use scoop_runtime::internal::FetchExt as _;
 use serde_json::Value;
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -19,10 +20,12 @@ pub(crate) const CONTENT_BYTES_MAX: usize = 64 * 1024;
 /// A stored value, as operators see it. Display it as indented JSON.
 ///
 /// A field that a program [redacts](scoop_core::Message::REDACTED) has the text `[redacted]` in place of its value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Content {
     /// The value.
+    #[serde(rename = "value")]
     Shown(Value),
     /// The value is left out, for this reason.
     LeftOut(String),

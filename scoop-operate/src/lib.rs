@@ -4,6 +4,9 @@
 //! A role that may only read suffices for everything that reads. A program that only runs sagas does not need this crate. In memory
 //! there is nothing to read; requests about failed runs, signals and triggers work there, too.
 //!
+//! What is read serializes itself, as the command line writes it with `--json` and the API of the web page answers. That form is
+//! documented in `docs/reference/command_line.md`: fields are added, but not renamed or removed.
+//!
 //! Cancel safety: a future that only reads can be dropped and repeated. The others say what may have happened then.
 //!
 //! Users depend on `scoop-saga` with the feature `operate`, which has this crate as `scoop::operate`.

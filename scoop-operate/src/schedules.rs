@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
-use scoop_runtime::internal::{self, FetchExt as _, system_time, time_if_any};
+use scoop_runtime::internal::{json, self, FetchExt as _, system_time, time_if_any};
 use scoop_runtime::{Handle, HierarchyId};
+use serde::{Serialize, Serializer};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -124,7 +125,7 @@ impl Database {
 }
 
 /// A schedule of a saga, as the database has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RegisteredSchedule {
     /// The topic of its ticks.
@@ -132,19 +133,29 @@ pub struct RegisteredSchedule {
     /// The saga.
     pub handler: String,
     /// The interval; `None` of a schedule by a cron expression.
+    #[serde(rename = "every_ms", serialize_with = "json::millis")]
     pub every: Option<Duration>,
     /// The cron expression and its time zone.
+    #[serde(flatten, serialize_with = "cron")]
     pub cron: Option<(String, String)>,
     /// The handling of times at which no program lived: `skip`, `once` or `all`.
     pub missed: String,
     /// The handling of a time that comes while the last run goes on: `allow` or `skip`.
     pub overlap: String,
     /// The next time; `None` if there is none.
+    #[serde(serialize_with = "json::time")]
     pub next_at: Option<SystemTime>,
     /// The number of ticks launched so far.
     pub run_count: u64,
     /// The hierarchy of the last of them.
     pub last: Option<HierarchyId>,
+}
+
+/// A cron expression as two fields.
+#[expect(clippy::ref_option, reason = "serde wants a reference")]
+fn cron<S: Serializer>(cron: &Option<(String, String)>, serializer: S) -> Result<S::Ok, S::Error> {
+    let (cron, zone) = cron.as_ref().map(|(cron, zone)| (cron, zone)).unzip();
+    serializer.collect_map([("cron", cron), ("zone", zone)])
 }
 
 impl RegisteredSchedule {

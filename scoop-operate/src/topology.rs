@@ -7,11 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::SystemTime;
 
 use scoop_core::{RecordedStep, StepKind};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use scoop_runtime::RegisteredHandler;
-use scoop_runtime::internal::{FetchExt as _, HandlerList, system_time, time_if_any};
-use scoop_runtime::shown::utc;
+use scoop_runtime::internal::{FetchExt as _, HandlerList, json, system_time, time_if_any};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;
@@ -79,6 +78,7 @@ pub struct TopologyHandler {
     /// The number of living workers that have it.
     pub workers: usize,
     /// Whether it is retired: messages are not delivered to it any more.
+    #[serde(rename = "retired")]
     pub is_retired: bool,
 }
 
@@ -94,15 +94,11 @@ pub struct StepLaunch {
     /// The topic of the messages.
     pub topic: String,
     /// Whether the step declares such launches.
+    #[serde(rename = "declared")]
     pub is_declared: bool,
     /// When a program launched the first such message; `None` if that is only declared.
-    #[serde(serialize_with = "as_text")]
+    #[serde(serialize_with = "json::time")]
     pub seen_at: Option<SystemTime>,
-}
-
-#[expect(clippy::ref_option, reason = "serde wants a reference")]
-fn as_text<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
-    time.map(utc).serialize(serializer)
 }
 
 impl Topology {
@@ -229,7 +225,7 @@ mod tests {
         let json = serde_json::to_string(&topology).unwrap();
         assert_eq!(
             json,
-            r#"{"services":[{"name":"shop","builds":[{"id":"2","workers":3}]}],"handlers":[{"topic":"placed","saga":"orders","service":"shop","steps":[],"workers":0,"is_retired":false}],"launches":[{"saga":"orders","step":"ship","topic":"parcels","is_declared":false,"seen_at":"1970-01-01T00:00:00.000Z"},{"saga":"orders","step":"ship","topic":"letters","is_declared":true,"seen_at":null}]}"#
+            r#"{"services":[{"name":"shop","builds":[{"id":"2","workers":3}]}],"handlers":[{"topic":"placed","saga":"orders","service":"shop","steps":[],"workers":0,"retired":false}],"launches":[{"saga":"orders","step":"ship","topic":"parcels","declared":false,"seen_at":"1970-01-01T00:00:00.000Z"},{"saga":"orders","step":"ship","topic":"letters","declared":true,"seen_at":null}]}"#
         );
     }
 }

@@ -33,9 +33,14 @@ pub use crate::util::detached::run_to_completion;
 pub use crate::util::payload::storable;
 pub use crate::util::read_permits::is_out_of_permits;
 pub use crate::util::retries::{Attempt, FOREVER, GivenUp, Retries};
-pub use crate::util::stored_time::StoredTime;
+pub use crate::model::stored_time::StoredTime;
 pub use crate::util::when::Now;
 use crate::{IdObject, Scoop};
+
+/// Helpers for the JSON of what operators read.
+pub mod json {
+    pub use crate::model::json::{lineage, millis, rollback_failure, time};
+}
 
 /// The ids of the message and of the hierarchy that are launched on this topic with this unique key.
 pub fn unique_ids(topic: &str, key: &str) -> (Uuid, Uuid) {

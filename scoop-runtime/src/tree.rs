@@ -2,6 +2,7 @@
 
 mod assembly;
 mod display;
+mod json;
 mod row;
 mod timeline;
 
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::wait::MessageWait;
 use scoop_core::{EventKind, Failure, Lineage, OPERATOR, SignalKey, Undoes, Wait, visible_step};
+use serde::Serialize;
 use uuid::Uuid;
 
 pub(crate) use self::assembly::{FAILURE_BYTES_MAX, LeftOut, TreeBounds, TreeRows};
@@ -23,31 +25,38 @@ use crate::{FailedStep, HierarchyId, Intervention, RunId, RunPhase};
 /// levels; below them, a run begins with its level.
 ///
 /// Records that cannot be read, such as those that another program wrote, are marked, and the rest is shown.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Tree {
+    #[serde(rename = "runs", serialize_with = "json::runs")]
     roots: Vec<RunInfo>,
     /// The message that started the hierarchy, and those whose emitter cannot be read.
     unhandled: Vec<UnhandledMessage>,
     cancellations: Vec<CancellationRequest>,
+    #[serde(flatten)]
     relaunches: Relaunches,
     unreadable: Vec<String>,
+    #[serde(rename = "complete")]
     is_complete: bool,
+    #[serde(rename = "more_unhandled")]
     has_more_unhandled: bool,
 }
 
 /// One run in its current state. Display it for one line without its children and events.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RunInfo {
+    /// Its lineage: the ids of its ancestors and its own id.
+    #[serde(flatten, serialize_with = "json::lineage")]
+    pub lineage: Lineage,
     /// The saga.
     pub handler: String,
     /// The topic of the message.
     pub topic: String,
     /// The message.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
-    /// Its lineage: the ids of its ancestors and its own id.
-    pub lineage: Lineage,
     /// Its state.
+    #[serde(flatten, serialize_with = "json::state")]
     pub state: RunState,
     /// Whether its rollback is in progress.
     pub rolling_back: bool,
@@ -57,16 +66,23 @@ pub struct RunInfo {
     pub worker: Option<String>,
     /// The earliest time at which it can begin or continue, if that is after the tree was read: the end of a delay, a
     /// sleep or a backoff. A row may have a time after the year 9999: here it is the last day of that year.
+    #[serde(serialize_with = "json::time")]
     pub wakes_at: Option<SystemTime>,
     /// The signal that it awaits, with the key.
     pub awaits: Option<SignalKey>,
     /// Why its step could not read the signal that came, after which it awaits another one.
     pub refused_signal: Option<String>,
     /// How long it was in its queue before it began; `None` if it has not begun.
+    #[serde(rename = "queued_ms", serialize_with = "json::millis")]
     pub queue_time: Option<Duration>,
+    /// Its duration, from its beginning to its end; `None` before the end.
+    #[serde(rename = "took_ms", serialize_with = "json::millis")]
+    pub took: Option<Duration>,
     /// The earliest deadline that applies to it, unless it has ended.
+    #[serde(serialize_with = "json::time")]
     pub deadline: Option<SystemTime>,
     /// Whether it is ready although no living program has its saga.
+    #[serde(rename = "abandoned")]
     pub is_abandoned: bool,
     /// The pauses because of which no worker continues it, longest first. Empty while a worker executes a step.
     pub pauses: Vec<Pause>,
@@ -78,6 +94,7 @@ pub struct RunInfo {
     /// those of the newest execution, and a rollback goes back to its beginning.
     pub former_executions: u32,
     /// The time at which its newest execution began, if that is not the first one.
+    #[serde(serialize_with = "json::time")]
     pub execution_began_at: Option<SystemTime>,
     /// Its recorded events, oldest first.
     pub events: Vec<RunEvent>,
@@ -90,23 +107,28 @@ pub struct RunInfo {
     /// between the two halves of `interventions`; [10,000](RunInfo::LEFT_OUT_MAX) stands for that or more.
     pub interventions_left_out: usize,
     /// The runs of the messages that it launched.
+    #[serde(skip)]
     pub children: Vec<RunInfo>,
     /// The messages that it launched without any handler, in the order of their launch.
     pub unhandled: Vec<UnhandledMessage>,
     /// The reason of the latest failed attempt since its last event, while a worker executes the next one.
+    #[serde(skip)]
     last_failure: Option<String>,
+    #[serde(skip)]
     read_at: Option<SystemTime>,
 }
 
 /// A message for which no handler was subscribed when it was launched. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UnhandledMessage {
     /// The topic of the message.
     pub topic: String,
     /// The message.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
     /// The time of its launch; `None` if the recorded time is outside the years 1 to 9999.
+    #[serde(serialize_with = "json::time")]
     pub at: Option<SystemTime>,
     /// The hierarchy that handles it, if it was redelivered (`operate().handlers().redeliver`).
     pub redelivered_as: Option<HierarchyId>,
@@ -187,16 +209,18 @@ pub struct RunEvent {
 }
 
 /// A cancellation request for a hierarchy or a part of it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CancellationRequest {
     /// The run that gives up with its descendants; the whole hierarchy if there is one id.
+    #[serde(flatten, serialize_with = "json::lineage")]
     pub lineage: Lineage,
     /// The reason.
     pub reason: String,
     /// The source of the request.
     pub source: String,
     /// The time; `None` if the recorded time is outside the years 1 to 9999.
+    #[serde(serialize_with = "json::time")]
     pub at: Option<SystemTime>,
 }
 
@@ -278,12 +302,6 @@ impl RunInfo {
     /// The time at which it began, if it has begun and the time can be read.
     pub fn began_at(&self) -> Option<SystemTime> {
         self.events.first()?.at
-    }
-
-    /// Its duration, from its beginning to its end; `None` before the end.
-    pub fn took(&self) -> Option<Duration> {
-        let last = self.events.last().filter(|_| self.has_ended())?.at?;
-        last.duration_since(self.began_at()?).ok()
     }
 
     /// Its interventions before those that were left out, and after them.
@@ -395,6 +413,16 @@ impl RunEvent {
     }
 }
 
+/// These runs and their descendants, each before its children.
+fn with_descendants(roots: &[RunInfo]) -> Vec<&RunInfo> {
+    let (mut all, mut ahead) = (vec![], roots.iter().rev().collect::<Vec<_>>());
+    while let Some(run) = ahead.pop() {
+        all.push(run);
+        ahead.extend(run.children.iter().rev());
+    }
+    all
+}
+
 impl Tree {
     /// The runs of the message that started the hierarchy.
     pub fn roots(&self) -> &[RunInfo] {
@@ -403,12 +431,7 @@ impl Tree {
 
     /// All runs, each before its children.
     pub fn runs(&self) -> Vec<&RunInfo> {
-        let (mut all, mut ahead) = (vec![], self.roots.iter().rev().collect::<Vec<_>>());
-        while let Some(run) = ahead.pop() {
-            all.push(run);
-            ahead.extend(run.children.iter().rev());
-        }
-        all
+        with_descendants(&self.roots)
     }
 
     /// The messages of the hierarchy without a handler: the one that started it, or messages that its runs launched.

@@ -6,8 +6,8 @@
 use askama::Template;
 use axum::extract::{Form, OriginalUri, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HOST, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, HOST, LOCATION, ORIGIN, REFERRER_POLICY,
+    SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use crate::fault::Fault;
 use crate::pages::{Base, Fields, address, page};
-use crate::{SharedWeb, Web, assets};
+use crate::{SharedWeb, Web, api, assets};
 
 /// Everything is from the page itself, and nothing else is allowed: no scripts or styles within pages, no frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -64,39 +64,58 @@ fn base_of(request: &Request) -> String {
     original.strip_suffix(own).unwrap_or(original).trim_end_matches('/').to_owned()
 }
 
+/// Why a token is asked for, or asked for again.
+const WRONG_TOKEN: &str = "This token is not valid.";
+const NO_TOKEN: &str = "A token is needed, as in `Authorization: Bearer <token>`.";
+
 /// The response to a request that may not be answered.
 fn refusal(web: &Web, base: &str, request: &Request) -> Option<Response> {
     let (uri, headers) = (request.uri(), request.headers());
+    let is_api = api::is_path(uri.path());
+    let refused = |fault: Fault| Some(if is_api { api::refused(&fault) } else { fault.page(base) });
+    let ask = |next: &str, error: Option<&'static str>| match is_api {
+        true => refused(Fault::Unauthorized(error.unwrap_or(NO_TOKEN))),
+        false => Some(ask(base, next, error)),
+    };
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     if !web.options.answers_for(uri.authority().map(|authority| authority.as_str()).or(host)) {
-        return Some(Fault::Misdirected.page(base));
+        return refused(Fault::Misdirected);
     }
     if form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
         .any(|(_, value)| value.contains('\0'))
     {
         // The database cannot store it, so nothing has it in a name.
-        return Some(Fault::BadRequest("The address has a NUL character.".into()).page(base));
+        return refused(Fault::BadRequest("The address has a NUL character.".into()));
     }
     let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
     if is_change && !is_own_form(headers) {
         let why = "the form does not come from this page";
-        return Some(Fault::Forbidden(why.into()).page(base));
+        return refused(Fault::Forbidden(why.into()));
     }
     if !web.secret.is_needed() || uri.path().starts_with("/assets/") || uri.path() == "/login" {
         return None;
     }
     if let Some(token) = Fields::of(uri.query().unwrap_or_default()).last("token") {
-        return Some(if web.secret.is_token(token) {
-            logged_in(web, base, headers, &without_token(uri))
+        return if web.secret.is_token(token) {
+            Some(logged_in(web, base, headers, &without_token(uri)))
         } else {
-            ask(base, &without_token(uri), Some("This token is not valid."))
-        });
+            ask(&without_token(uri), Some(WRONG_TOKEN))
+        };
+    }
+    if let Some(token) = bearer(headers) {
+        return if web.secret.is_token(token) { None } else { ask("/", Some(WRONG_TOKEN)) };
     }
     let (name, _) = web.secret.session();
     if cookie(headers, name).is_some_and(|session| web.secret.is_session(session)) {
         return None;
     }
-    Some(ask(base, uri.path_and_query().map_or("/", |path| path.as_str()), None))
+    ask(uri.path_and_query().map_or("/", |path| path.as_str()), None)
+}
+
+/// The token that a program sends.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// Whether the browser says that a form comes from this page, or it is no browser.
@@ -181,7 +200,7 @@ pub(crate) async fn log_in(
     if fields.last("token").is_some_and(|token| web.secret.is_token(token.trim())) {
         logged_in(&web, &base.0, &headers, next)
     } else {
-        ask(&base.0, next, Some("This token is not valid."))
+        ask(&base.0, next, Some(WRONG_TOKEN))
     }
 }
 

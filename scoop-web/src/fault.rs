@@ -25,6 +25,10 @@ pub(crate) enum Fault {
     BadRequest(String),
     /// The request is for another host.
     Misdirected,
+    /// The token of the request is missing or wrong: this text says so.
+    Unauthorized(&'static str),
+    /// Only GET is answered here.
+    NotRead,
 }
 
 impl From<OperateError> for Fault {
@@ -49,12 +53,14 @@ struct FaultPage {
 }
 
 impl Fault {
-    fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::BadRequest(_) => StatusCode::BAD_REQUEST,
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::NotRead => StatusCode::METHOD_NOT_ALLOWED,
             Self::Library(error) if error.is_denied() => StatusCode::FORBIDDEN,
             Self::Library(error) if error.is_invalid() => StatusCode::BAD_REQUEST,
             Self::Library(error) if error.is_not_found() => StatusCode::NOT_FOUND,
@@ -66,6 +72,8 @@ impl Fault {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::NotFound(text) | Self::Forbidden(text) | Self::BadRequest(text) => text.clone(),
+            Self::Unauthorized(text) => (*text).into(),
+            Self::NotRead => "Only GET is answered here.".into(),
             Self::Misdirected => {
                 "This page has no token, so it answers only for loopback names. For another host, set \
                                   `Options::hosts` in the program that serves it, or a token."

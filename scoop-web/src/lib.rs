@@ -4,6 +4,8 @@
 //! probes of an orchestrator. All take a [`Scoop`] of a program with sagas, or a client. The page reads and writes by the public functions of the library only, so the rights
 //! of the role decide what it can do: those of a reader are enough for all but the actions.
 //!
+//! The same is there for programs, as JSON: `GET /api/runs` and others, which `/api/openapi.json` describes.
+//!
 //! By default a token protects the page, which [`Options::token`] returns, and each action needs a confirmation and the
 //! name of its requester, which is recorded.
 //!
@@ -17,6 +19,7 @@
 //! ```
 
 mod access;
+mod api;
 mod assets;
 mod fault;
 mod health;
@@ -95,6 +98,7 @@ fn routes(web: SharedWeb) -> Router {
         .route("/changes", get(live::stream))
         .route("/login", get(access::login).post(access::log_in))
         .route("/assets/{name}", get(assets::serve))
+        .nest(api::PREFIX, api::routes())
         .fallback(pages::not_found)
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
         .layer(from_fn_with_state(web.clone(), access::guard))

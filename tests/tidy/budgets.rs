@@ -14,19 +14,20 @@ pub(crate) const DEVELOPMENT: &str = "scoop-audit scoop-store-contract";
 /// of Rust are 50 000 in total.
 pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // Fields to find runs by: declared in the core and the macros, written in the runtime, and read by the others.
-    ("Rust lines of scoop-core", 4_971, 3_900),
+    // Kinds of events have JSON.
+    ("Rust lines of scoop-core", 4_973, 3_900),
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
     ("Rust lines of scoop-runtime", 35_201, 27_500),
-    // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own.
-    ("Rust lines of scoop-operate", 6_116, 4_000),
-    // The calls of scoop-operate have longer paths than those of one large type, and an error of their own. `--where` of lists,
-    // counts and trees.
-    ("Rust lines of scoop-cli", 5_080, 3_300),
-    // The search finds fields and keys.
-    ("Rust lines of scoop-web", 3_910, 3_000),
+    // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
+    // operators read serializes itself.
+    ("Rust lines of scoop-operate", 6_316, 4_000),
+    // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
+    ("Rust lines of scoop-cli", 4_330, 3_300),
+    // The search finds fields and keys. The API.
+    ("Rust lines of scoop-web", 4_130, 3_000),
     // Its names are in modules by subject. Those of scoop-operate depend on a feature.
     ("Rust lines of scoop-saga", 102, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
@@ -106,4 +107,4 @@ pub(crate) const BANNED: &str = "\
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
 /// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 75;
+pub(crate) const BANNED_NAMES: usize = 72;

@@ -3,8 +3,6 @@
 use scoop_core::{Escaped, visible_step};
 use scoop_operate::{Content, OperateExt as _};
 use scoop_runtime::{IdKind, IdObject, RunId, RuntimeError, Scoop};
-use serde::Serialize;
-use serde_json::Value;
 
 use super::target::id;
 use crate::fault::{Exit, Fault};
@@ -20,42 +18,6 @@ pub(crate) struct ContentsArgs {
     run: RunId,
 }
 
-/// The contents of a run.
-#[derive(Serialize)]
-struct ContentsRecord<'a> {
-    message: Option<ContentRecord<'a>>,
-    context: Option<ContentRecord<'a>>,
-    values: Vec<ValueRecord<'a>>,
-    complete: bool,
-}
-
-/// An output or a reply.
-#[derive(Serialize)]
-struct ValueRecord<'a> {
-    step: Option<&'a str>,
-    position: Option<u32>,
-    name: &'a str,
-    #[serde(flatten)]
-    content: ContentRecord<'a>,
-}
-
-/// A value, or the reason for which it is left out.
-#[derive(Serialize)]
-struct ContentRecord<'a> {
-    value: Option<&'a Value>,
-    left_out: Option<&'a str>,
-}
-
-impl<'a> From<&'a Content> for ContentRecord<'a> {
-    fn from(content: &'a Content) -> Self {
-        match content {
-            Content::Shown(value) => Self { value: Some(value), left_out: None },
-            Content::LeftOut(reason) => Self { value: None, left_out: Some(reason) },
-            _ => Self { value: None, left_out: Some("unknown") },
-        }
-    }
-}
-
 /// Shows the contents.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> Result<Exit, Fault> {
     let explanation = scoop.operate().runs().explain(args.run).await?;
@@ -65,18 +27,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> R
     };
     let contents = scoop.operate().runs().contents(&explained.run).await?;
     if output.json {
-        let values = contents.values.iter().map(|value| ValueRecord {
-            step: value.step.as_deref(),
-            position: value.position,
-            name: &value.name,
-            content: (&value.value).into(),
-        });
-        output.record(&ContentsRecord {
-            message: contents.message.as_ref().map(Into::into),
-            context: contents.context.as_ref().map(Into::into),
-            values: values.collect(),
-            complete: contents.is_complete,
-        })?;
+        output.record(&contents)?;
         return Ok(Exit::Done);
     }
     let write = |name: &str, content: &Content| -> Result<(), Fault> {

@@ -32,28 +32,10 @@ pub(crate) struct CountsArgs {
 /// The number of runs of a saga in a state.
 #[derive(Serialize)]
 struct CountRecord<'a> {
-    handler: &'a str,
-    state: &'static str,
+    #[serde(flatten)]
+    count: &'a RunCount,
     /// Whether these are ends since the time that was asked for.
     ended: bool,
-    count: usize,
-    /// Whether there are perhaps more.
-    capped: bool,
-    /// Since when the longest one is in that state.
-    oldest: Option<String>,
-}
-
-impl<'a> CountRecord<'a> {
-    fn new(count: &'a RunCount, ended: bool) -> Self {
-        Self {
-            handler: &count.handler,
-            state: count.phase.name(),
-            ended,
-            count: count.count,
-            capped: count.is_capped,
-            oldest: count.oldest.map(utc),
-        }
-    }
 }
 
 /// The sum of these counts, with a plus sign if there are perhaps more.
@@ -77,7 +59,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Res
     }
     if output.json {
         for (counts, ended) in [(&counts.unfinished, false), (&counts.finished, true)] {
-            counts.iter().try_for_each(|count| output.record(&CountRecord::new(count, ended)))?;
+            counts.iter().try_for_each(|count| output.record(&CountRecord { count, ended }))?;
         }
         return Ok(Exit::Done);
     }

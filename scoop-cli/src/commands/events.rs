@@ -5,9 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use scoop_operate::{EventCursor, OperateExt as _};
 use scoop_runtime::{HierarchyId, Scoop};
-use serde::Serialize;
+use serde_json::json;
 
-use super::records::EventRecord;
 use super::target::id;
 use crate::fault::{Exit, Fault};
 use crate::interrupt::interrupted;
@@ -41,12 +40,6 @@ pub(crate) struct EventsArgs {
     /// Begin with the events of this time: a time, or a duration such as 15m for 15 minutes ago
     #[arg(long, value_name = "TIME", value_parser = times::time, conflicts_with = "after")]
     since: Option<SystemTime>,
-}
-
-/// The last line: the place from which another call goes on.
-#[derive(Serialize)]
-struct PlaceRecord {
-    next: String,
 }
 
 /// Reads a place in the record.
@@ -93,13 +86,13 @@ pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> R
         };
         left -= 1;
         if output.json {
-            output.record(&EventRecord::from(&event))?;
+            output.record(&event)?;
         } else {
             output.line(event)?;
         }
     }
     let Some(place) = events.cursor() else { return ended };
-    let written = if output.json { output.record(&PlaceRecord { next: place.to_string() }) } else { Ok(()) };
+    let written = if output.json { output.record(&json!({ "next": place.to_string() })) } else { Ok(()) };
     output.remark(format_args!("to go on from here: --after {place}"));
     let exit = ended?;
     written?;

@@ -13,7 +13,6 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::filters::Filters;
-use super::records::RunRecord;
 use super::runs::{HEADER, PAGE_MAX, row};
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
@@ -427,7 +426,7 @@ impl Many {
                 }
                 *chosen.groups.entry((run.handler.clone(), run.phase)).or_default() += 1;
                 match (is_dry_run, output.json) {
-                    (true, true) => output.record(&RunRecord::from(run))?,
+                    (true, true) => output.record(run)?,
                     (true, false) => rows.add(row(run)),
                     (false, _) => {}
                 }

@@ -16,7 +16,6 @@ mod names;
 pub(crate) mod pause;
 mod payload;
 pub(crate) mod prune;
-mod records;
 pub(crate) mod redeliver;
 pub(crate) mod register;
 pub(crate) mod retire;

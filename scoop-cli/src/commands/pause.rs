@@ -5,7 +5,6 @@ use std::time::Duration;
 use scoop_core::Escaped;
 use scoop_operate::OperateExt as _;
 use scoop_runtime::{Pause, PauseTarget, Scoop};
-use serde::Serialize;
 
 use super::names;
 use super::run_requests::{Source, given_reason};
@@ -93,43 +92,6 @@ impl From<Target> for PauseTarget {
     }
 }
 
-/// A pause.
-#[derive(Serialize)]
-pub(super) struct PauseRecord {
-    saga: Option<String>,
-    topic: Option<String>,
-    reason: Option<String>,
-    source: String,
-    since: String,
-    until: Option<String>,
-    new_runs_only: bool,
-}
-
-impl From<Pause> for PauseRecord {
-    fn from(pause: Pause) -> Self {
-        let (saga, topic) = match pause.target {
-            PauseTarget::Handler(saga) => (Some(saga), None),
-            PauseTarget::Topic(topic) => (None, Some(topic)),
-            _ => (None, None),
-        };
-        let (since, until) = (utc(pause.since), pause.until.map(utc));
-        let Pause { reason, source, new_runs_only, .. } = pause;
-        Self { saga, topic, reason, source, since, until, new_runs_only }
-    }
-}
-
-/// A pause that was made, and how far it is in force.
-#[derive(Serialize)]
-struct PausedRecord {
-    #[serde(flatten)]
-    pause: PauseRecord,
-    in_force: bool,
-    is_known: bool,
-    unacknowledged: Vec<String>,
-    running: usize,
-    runs_left: Option<usize>,
-}
-
 /// Pauses.
 pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Result<Exit, Fault> {
     let PauseArgs { target, reason, source, for_at_most, new_runs_only, drain, consent } = args;
@@ -160,18 +122,7 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
         _ => error.into(),
     })?;
     let is_done = if drain.is_some() { paused.is_drained() } else { paused.unacknowledged.is_empty() };
-    let written = if output.json {
-        output.record(&PausedRecord {
-            in_force: paused.in_force,
-            is_known: paused.is_known,
-            unacknowledged: paused.unacknowledged,
-            running: paused.running,
-            runs_left: paused.runs_left,
-            pause: paused.pause.into(),
-        })
-    } else {
-        output.line(&paused)
-    };
+    let written = if output.json { output.record(&paused) } else { output.line(&paused) };
     let exit = if is_done { Exit::Done } else { Exit::Failed };
     exit.despite(written)
 }
@@ -192,7 +143,7 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
         resume = resume.reason(reason);
     }
     match resume.await? {
-        Some(pause) if output.json => output.record(&PauseRecord::from(pause))?,
+        Some(pause) if output.json => output.record(&pause)?,
         Some(Pause { source, since, .. }) => {
             let (source, since) = (Escaped(&source), utc(since));
             output.line(format_args!("{target} goes on; it was paused by {source} since {since}"))?;
@@ -212,7 +163,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output) -> Result<Exit, Fault> {
     }
     for pause in pauses {
         if output.json {
-            output.record(&PauseRecord::from(pause))?;
+            output.record(&pause)?;
         } else {
             output.line(pause)?;
         }

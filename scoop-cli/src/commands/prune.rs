@@ -33,24 +33,8 @@ pub(crate) struct PruneArgs {
 #[derive(Serialize)]
 struct PruneRecord {
     dry_run: bool,
-    hierarchies: u64,
-    messages: u64,
-    events: u64,
-    signals: u64,
-    unique_keys: u64,
-    kept: KeptRecord,
-    more: bool,
-}
-
-/// The hierarchies that are kept although they began before the given time, by reason.
-#[derive(Serialize)]
-struct KeptRecord {
-    recent: u64,
-    unfinished: u64,
-    failed: u64,
-    needed: u64,
-    busy: u64,
-    refused: u64,
+    #[serde(flatten)]
+    pruned: Pruned,
 }
 
 /// Deletes.
@@ -110,20 +94,11 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
 }
 
 fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<(), Fault> {
-    let Pruned { hierarchies, messages, events, signals, unique_keys, retained: kept, more, .. } = pruned;
     if output.json {
-        let kept = KeptRecord {
-            recent: kept.recent,
-            unfinished: kept.unfinished,
-            failed: kept.failed,
-            needed: kept.needed,
-            busy: kept.busy,
-            refused: kept.refused,
-        };
-        let record = PruneRecord { dry_run, hierarchies, messages, events, signals, unique_keys, kept, more };
-        output.record(&record)?;
+        output.record(&PruneRecord { dry_run, pruned })?;
         return Ok(());
     }
+    let Pruned { hierarchies, messages, events, signals, unique_keys, retained: kept, more, .. } = pruned;
     let verb = if dry_run { "would delete" } else { "deleted" };
     output.line(format_args!(
         "{verb} {} with {} and {}, and {}",

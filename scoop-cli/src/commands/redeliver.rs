@@ -5,8 +5,6 @@ use std::time::SystemTime;
 use scoop_core::Escaped;
 use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
-use serde::Serialize;
-use uuid::Uuid;
 
 use super::names;
 use crate::consent::Consent;
@@ -32,15 +30,6 @@ pub(crate) struct RedeliverArgs {
     limit: u32,
     #[command(flatten)]
     consent: Consent,
-}
-
-/// What was redelivered.
-#[derive(Serialize)]
-struct RedeliverRecord {
-    /// The hierarchies that handle the messages.
-    hierarchies: Vec<Uuid>,
-    /// Whether the limit was reached.
-    more: bool,
 }
 
 /// Redelivers.
@@ -74,8 +63,7 @@ pub(crate) async fn redeliver(scoop: &Scoop, output: Output, args: RedeliverArgs
     drop(progress);
     let redelivered = redelivered?;
     if output.json {
-        let hierarchies = redelivered.hierarchies.iter().map(|hierarchy| hierarchy.uuid()).collect();
-        output.record(&RedeliverRecord { hierarchies, more: redelivered.more })?;
+        output.record(&redelivered)?;
         return Ok(Exit::Done);
     }
     output.line(format_args!(

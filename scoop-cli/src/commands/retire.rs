@@ -3,7 +3,6 @@
 use scoop_core::Escaped;
 use scoop_operate::{OperateExt as _, RegisteredWorker};
 use scoop_runtime::Scoop;
-use serde::Serialize;
 
 use super::names;
 use crate::consent::Consent;
@@ -27,14 +26,6 @@ pub(crate) struct RetireArgs {
     force: bool,
     #[command(flatten)]
     consent: Consent,
-}
-
-/// What was retired.
-#[derive(Serialize)]
-struct RetireRecord {
-    was_registered: bool,
-    pending: u64,
-    dropped: u64,
 }
 
 /// Retires the handler.
@@ -76,11 +67,7 @@ pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> R
     let retire = scoop.operate().handlers().retire(topic, saga);
     let retired = if drop_pending { retire.drop_pending().await? } else { retire.await? };
     if output.json {
-        output.record(&RetireRecord {
-            was_registered: retired.was_registered,
-            pending: retired.pending,
-            dropped: retired.dropped,
-        })?;
+        output.record(&retired)?;
     } else {
         let was = if retired.was_registered { "retired" } else { "was not registered" };
         let pending = counted(retired.pending, "run has", "runs have");

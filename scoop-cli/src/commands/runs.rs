@@ -4,10 +4,9 @@ use comfy_table::Cell;
 use scoop_operate::RunCursor;
 use scoop_operate::RunSummary;
 use scoop_runtime::Scoop;
-use serde::Serialize;
+use serde_json::json;
 
 use super::filters::Filters;
-use super::records::RunRecord;
 use crate::fault::{Exit, Fault};
 use crate::output::{Output, Rows, cell, phase, plain};
 use crate::times;
@@ -49,12 +48,6 @@ pub(crate) struct RunsArgs {
     ids: bool,
 }
 
-/// The last line of a list that was cut off.
-#[derive(Serialize)]
-struct NextRecord {
-    next: String,
-}
-
 /// Reads a place in the list.
 fn place(text: &str) -> Result<RunCursor, String> {
     text.parse().map_err(|_| {
@@ -77,7 +70,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         is_empty &= page.runs.is_empty();
         for run in &page.runs {
             if output.json {
-                output.record(&RunRecord::from(run))?;
+                output.record(run)?;
             } else {
                 rows.add(if args.ids { with_id(run) } else { row(run) });
             }
@@ -92,7 +85,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
         args.filters.check_names(scoop).await?;
     }
     if output.json {
-        next.map_or(Ok(()), |next| output.record(&NextRecord { next }))?;
+        next.map_or(Ok(()), |next| output.record(&json!({ "next": next })))?;
         return Ok(Exit::Done);
     }
     if rows.is_empty() {

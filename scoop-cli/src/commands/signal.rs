@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use scoop_core::Escaped;
 use scoop_operate::OperateExt as _;
-use scoop_runtime::{RuntimeError, Scoop};
+use scoop_runtime::{Pause, RuntimeError, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::pause::PauseRecord;
 use super::payload;
 use crate::consent::Consent;
 use crate::fault::{Exit, Fault};
@@ -46,7 +45,7 @@ pub(crate) struct SignalArgs {
 struct SignalRecord {
     reached: u64,
     /// The pauses in force, if a run was reached: it may be paused.
-    pauses: Vec<PauseRecord>,
+    pauses: Vec<Pause>,
 }
 
 /// Sends the signal.
@@ -78,7 +77,6 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
     })?;
     let pauses = if reached > 0 { scoop.operate().pauses().list().await? } else { vec![] };
     if output.json {
-        let pauses = pauses.into_iter().map(Into::into).collect();
         output.record(&SignalRecord { reached, pauses })?;
     } else if reached == 0 {
         let unless = if id.is_some() { ", unless it was sent before" } else { "" };

@@ -4,8 +4,6 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::Escaped;
 use scoop_runtime::{Bar, BarKind, Scoop, Tree};
-use serde::Serialize;
-use uuid::Uuid;
 
 use super::target::Target;
 use super::tree::{RAISE_EVENTS, record_unreadable};
@@ -53,18 +51,6 @@ const fn mark(kind: BarKind) -> char {
     }
 }
 
-/// A span of time of a run.
-#[derive(Serialize)]
-struct BarRecord<'a> {
-    run: Uuid,
-    handler: &'a str,
-    kind: BarKind,
-    name: &'a str,
-    from: String,
-    to: Option<String>,
-    state: &'static str,
-}
-
 /// Shows the time line.
 pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> Result<Exit, Fault> {
     let hierarchy = args.target.hierarchy(scoop).await?;
@@ -74,20 +60,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
     let mut bars = tree.timeline();
     bars.retain(|bar| !args.runs_only || bar.kind == BarKind::Run);
     if output.json {
-        for bar in &bars {
-            let Bar { run, kind, name, from, to, .. } = bar;
-            let state = run.state.phase().name();
-            let (from, to) = (utc(*from), to.map(utc));
-            output.record(&BarRecord {
-                run: run.id().uuid(),
-                handler: &run.handler,
-                kind: *kind,
-                name,
-                from,
-                to,
-                state,
-            })?;
-        }
+        bars.iter().try_for_each(|bar| output.record(bar))?;
         record_unreadable(output, &tree)?;
     } else {
         if let Some(begin) = bars.iter().map(|bar| bar.from).min() {

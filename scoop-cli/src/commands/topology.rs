@@ -7,7 +7,7 @@ use scoop_core::Escaped;
 use scoop_operate::{
     OperateExt as _, QueueLength, RegisteredHandler, RegisteredWorker, StepLaunch, Topology,
 };
-use scoop_runtime::{HandlerLimits, Scoop};
+use scoop_runtime::Scoop;
 use serde::Serialize;
 
 use crate::fault::{Exit, Fault};
@@ -49,66 +49,17 @@ enum Format {
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum TopologyRecord<'a> {
     Handler {
-        topic: &'a str,
-        handler: &'a str,
-        service: Option<&'a str>,
-        since: String,
+        #[serde(flatten)]
+        handler: &'a RegisteredHandler,
         /// The living workers that have the saga.
         workers: usize,
         /// The definitions of the saga that these have.
         definitions: Vec<i32>,
-        limits: LimitsRecord<'a>,
+        /// The runs that wait in the queue, if that has a limit, which stands for that or more.
+        waiting: Option<usize>,
     },
-    Worker {
-        worker: &'a str,
-        started_at: String,
-        alive: bool,
-        service: &'a str,
-        build: &'a str,
-        application: Option<&'a str>,
-        address: Option<&'a str>,
-        handlers: Vec<&'a str>,
-    },
-    Launch {
-        saga: &'a str,
-        step: &'a str,
-        topic: &'a str,
-        declared: bool,
-        seen_at: Option<String>,
-    },
-}
-
-/// The limits of a saga; null without one.
-#[derive(Serialize)]
-struct LimitsRecord<'a> {
-    concurrency: Option<u32>,
-    concurrency_by_key: bool,
-    serial: bool,
-    rate: Option<u32>,
-    rate_period_ms: Option<u64>,
-    rate_by_key: bool,
-    /// The field or function from which keys come.
-    by: Option<&'a str>,
-    queue: Option<u32>,
-    /// The runs that wait in the queue, if that has a limit, which stands for that or more.
-    waiting: Option<usize>,
-}
-
-impl<'a> LimitsRecord<'a> {
-    fn new(limits: &'a HandlerLimits, waiting: Option<usize>) -> Self {
-        let HandlerLimits { concurrency, serial, rate, queue, by, .. } = limits;
-        Self {
-            concurrency: concurrency.map(|limit| limit.most),
-            concurrency_by_key: concurrency.is_some_and(|limit| limit.is_by_key),
-            serial: *serial,
-            rate: rate.map(|limit| limit.most.runs),
-            rate_period_ms: rate.map(|limit| limit.most.period_ms),
-            rate_by_key: rate.is_some_and(|limit| limit.is_by_key),
-            by: by.as_deref(),
-            queue: *queue,
-            waiting,
-        }
-    }
+    Worker(&'a RegisteredWorker),
+    Launch(&'a StepLaunch),
 }
 
 /// Shows the topology.
@@ -167,22 +118,10 @@ async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Ex
             definitions.sort_unstable();
             definitions.dedup();
             let waiting = queue_of(handler).map(|queue| queue.waiting);
-            let RegisteredHandler { topic, handler, service, since, limits, .. } = handler;
-            output.record(&TopologyRecord::Handler {
-                topic,
-                handler,
-                service: service.as_deref(),
-                since: utc(*since),
-                workers,
-                definitions,
-                limits: LimitsRecord::new(limits, waiting),
-            })?;
+            output.record(&TopologyRecord::Handler { handler, workers, definitions, waiting })?;
         }
-        workers.iter().try_for_each(|worker| output.record(&record(worker)))?;
-        for StepLaunch { saga, step, topic, is_declared, seen_at, .. } in &topology.launches {
-            let (declared, seen_at) = (*is_declared, seen_at.map(utc));
-            output.record(&TopologyRecord::Launch { saga, step, topic, declared, seen_at })?;
-        }
+        workers.iter().try_for_each(|worker| output.record(&TopologyRecord::Worker(worker)))?;
+        topology.launches.iter().try_for_each(|launch| output.record(&TopologyRecord::Launch(launch)))?;
         return Ok(Exit::Done);
     }
     let mut rows = Rows::new(&["TOPIC", "SAGA", "SINCE", "WORKERS", "LIMITS", "WAITING"]);
@@ -250,17 +189,4 @@ fn served(workers: &[RegisteredWorker]) -> BTreeMap<(&str, &str), Vec<i32>> {
         served.entry((&*saga.topic, &*saga.handler)).or_default().push(saga.definition);
     }
     served
-}
-
-fn record(worker: &RegisteredWorker) -> TopologyRecord<'_> {
-    TopologyRecord::Worker {
-        worker: &worker.identifier,
-        started_at: utc(worker.started_at),
-        alive: worker.is_alive,
-        service: &worker.service,
-        build: &worker.build,
-        application: worker.application.as_deref(),
-        address: worker.address.as_deref(),
-        handlers: worker.sagas.iter().map(|saga| &*saga.handler).collect(),
-    }
 }

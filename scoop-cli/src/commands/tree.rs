@@ -2,8 +2,8 @@
 
 use scoop_runtime::shown::{TreeHints, TreeText};
 use scoop_runtime::{Scoop, Tree};
+use serde_json::json;
 
-use super::records::{RelaunchesRecord, TreeRecord, UnreadableRecord};
 use super::target::Target;
 use crate::fault::{Exit, Fault};
 use crate::output::Output;
@@ -46,10 +46,11 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
     }
     let tree = tree.await?;
     if output.json {
-        tree.runs().into_iter().try_for_each(|run| output.record(&TreeRecord::from(run)))?;
+        tree.runs().into_iter().try_for_each(|run| output.record(run))?;
         record_unreadable(output, &tree)?;
-        if let Some(relaunches) = RelaunchesRecord::of(&tree) {
-            output.record(&relaunches)?;
+        let (of, others) = (tree.relaunch_of(), tree.relaunched_as());
+        if of.is_some() || !others.is_empty() {
+            output.record(&json!({ "relaunch_of": of, "relaunched_as": others }))?;
         }
     } else {
         let text = TreeText { tree: &tree, hints: HINTS };
@@ -60,6 +61,6 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
 
 /// Writes why runs cannot be read.
 pub(super) fn record_unreadable(output: Output, tree: &Tree) -> Result<(), Fault> {
-    tree.unreadable().iter().try_for_each(|unreadable| output.record(&UnreadableRecord { unreadable }))?;
+    tree.unreadable().iter().try_for_each(|why| output.record(&json!({ "unreadable": why })))?;
     Ok(())
 }

@@ -19,9 +19,9 @@ async fn topology_has_handlers_and_workers() {
         scoop-rs:<id 1> alive <time> 2 shop 7 <program>/scoop
     "#]]);
     shop.run(&["topology", "--json"]).await.shows(expect![[r#"
-        {"kind":"handler","topic":"shop.orders","handler":"orders","service":"shop","since":"<time>","workers":1,"definitions":[2],"limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
-        {"kind":"handler","topic":"shop.payments","handler":"payments","service":"shop","since":"<time>","workers":1,"definitions":[3],"limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":null,"queue":null,"waiting":null}}
-        {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","alive":true,"service":"shop","build":"7","application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
+        {"kind":"handler","topic":"shop.orders","handler":"orders","since":"<time>","service":"shop","limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"queue":null,"by":null},"workers":1,"definitions":[2],"waiting":null}
+        {"kind":"handler","topic":"shop.payments","handler":"payments","since":"<time>","service":"shop","limits":{"concurrency":null,"concurrency_by_key":false,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"queue":null,"by":null},"workers":1,"definitions":[3],"waiting":null}
+        {"kind":"worker","worker":"scoop-rs:<id 1>","started_at":"<time>","service":"shop","build":"7","alive":true,"application":"<program>/scoop","address":null,"handlers":["orders","payments"]}
     "#]]);
     shop.scoop.shutdown().await.unwrap();
     shop.run(&["topology"]).await.shows(expect![[r#"
@@ -41,7 +41,7 @@ async fn topology_has_handlers_and_workers() {
         2> no worker is registered
     "#]]);
     let shown = shop.run(&["topology", "--json"]).await.stdout;
-    let limits = r#""limits":{"concurrency":2,"concurrency_by_key":true,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"by":"order","queue":1,"waiting":1}"#;
+    let limits = r#""limits":{"concurrency":2,"concurrency_by_key":true,"serial":false,"rate":null,"rate_period_ms":null,"rate_by_key":false,"queue":1,"by":"order"},"workers":0,"definitions":[],"waiting":1}"#;
     assert!(shown.contains(limits), "{shown}");
 }
 

@@ -74,7 +74,7 @@ async fn runs_are_listed_and_counted_by_fields() {
         "#
     ]]);
     shop.run(&["runs", "--where", "parcel=7.0", "--json"]).await.shows(expect![[r#"
-        {"run":"<id 3>","hierarchy":"<id 4>","parent":null,"handler":"parcels","topic":"shop.parcels","message":"<id 5>","state":"committed","since":"<time>","queued_ms":<duration>,"took_ms":<duration>,"waits_for":null,"attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 6>","step":"arrive","found_by":{"customer":"Ada","parcel":"7"}}
+        {"run":"<id 3>","hierarchy":"<id 4>","parent":null,"handler":"parcels","topic":"shop.parcels","message":"<id 5>","state":"committed","since":"<time>","queued_at":"<time>","began_at":"<time>","queued_ms":<duration>,"took_ms":<duration>,"waits_for":null,"attempts":0,"reason":null,"failure":null,"rolling_back":false,"can_give_up":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 6>","step":"arrive","skipped":0,"found_by":{"parcel":"7","customer":"Ada"}}
     "#]]);
     shop.run(&["counts", "--where", "customer=Ada"]).await.shows(expect![[r#"
         SAGA STATE RUNS OLDEST

@@ -25,7 +25,7 @@ async fn runs_are_listed_with_state_and_reason() {
         <id 5> orders committed <time> took <duration>
     "#]]);
     shop.run(&["runs", "--state", "rolled-back", "--json"]).await.shows(expect![[r#"
-        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","queued_ms":<duration>,"took_ms":<duration>,"waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]","report":null},"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]","found_by":{}}
+        {"run":"<id 4>","hierarchy":"<id 6>","parent":null,"handler":"orders","topic":"shop.orders","message":"<id 7>","state":"rolled back","since":"<time>","queued_at":"<time>","began_at":"<time>","queued_ms":<duration>,"took_ms":<duration>,"waits_for":null,"attempts":0,"reason":null,"failure":{"code":"sold-out","headline":"no chairs left","source":"orders[scoop-rs:<id 8>]"},"rolling_back":false,"can_give_up":false,"deadline":null,"wakes_at":null,"awaits":null,"worker":"scoop-rs:<id 8>","step":"Rollback of reserve[0,]","skipped":0,"found_by":{}}
     "#]]);
     shop.run(&["runs", "--waiting-for", "operator"]).await.shows(expect![[r#"
         RUN SAGA STATE SINCE ABOUT
@@ -268,7 +268,7 @@ async fn wait_is_explained() {
     "#]]);
     let payment = order.tree().await.unwrap().runs()[1].id().to_string();
     shop.run(&["explain", &payment, "--json"]).await.shows(expect![[r#"
-        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","queued_ms":<duration>,"took_ms":null,"waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","found_by":{},"waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":null,"giving_up":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>. It goes on when the signal `shop.paid` is sent with the key `order 7`.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`.","commands":[],"read_at":"<time>"}
+        {"run":"<id 2>","hierarchy":"<id 3>","parent":"<id 1>","handler":"payments","topic":"shop.payments","message":"<id 4>","state":"awaiting signal","since":"<time>","queued_at":"<time>","began_at":"<time>","queued_ms":<duration>,"took_ms":null,"waits_for":"signal","attempts":0,"reason":null,"failure":null,"rolling_back":false,"can_give_up":true,"deadline":null,"wakes_at":null,"awaits":{"name":"shop.paid","key":"order 7"},"worker":null,"step":"collect (waiting for signal)","skipped":0,"found_by":{},"waiting":{"for":"signal","signal":{"name":"shop.paid","key":"order 7"},"until":null},"priority":"normal","giving_up":false,"cancelled":false,"pauses":[],"join":null,"text":"Run <id 2> of `payments` awaits the signal `shop.paid` with the key `order 7`, for <duration>. It goes on when the signal `shop.paid` is sent with the key `order 7`.","ends_by":"It goes on when the signal `shop.paid` is sent with the key `order 7`.","read_at":"<time>","commands":[]}
     "#]]);
 }
 
@@ -288,10 +288,10 @@ async fn runs_are_counted_by_saga_and_state() {
         2> 3 unfinished; 2 ended since <time>
     "#]]);
     shop.run(&["counts", "--json", "--since", "2h"]).await.shows(expect![[r#"
-        {"handler":"orders","state":"rollback failed","ended":false,"count":1,"capped":false,"oldest":"<time>"}
-        {"handler":"orders","state":"waiting","ended":false,"count":1,"capped":false,"oldest":"<time>"}
-        {"handler":"payments","state":"awaiting signal","ended":false,"count":1,"capped":false,"oldest":"<time>"}
-        {"handler":"orders","state":"committed","ended":true,"count":2,"capped":false,"oldest":null}
+        {"handler":"orders","state":"rollback failed","count":1,"capped":false,"oldest":"<time>","ended":false}
+        {"handler":"orders","state":"waiting","count":1,"capped":false,"oldest":"<time>","ended":false}
+        {"handler":"payments","state":"awaiting signal","count":1,"capped":false,"oldest":"<time>","ended":false}
+        {"handler":"orders","state":"committed","count":2,"capped":false,"oldest":null,"ended":true}
     "#]]);
 }
 
@@ -433,7 +433,7 @@ async fn contents_of_a_run_are_redacted() {
         }
     "#]]);
     shop.run(&["contents", &run, "--json"]).await.shows(expect![[r#"
-        {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"},"left_out":null},"context":null,"values":[],"complete":true}
+        {"message":{"value":{"card":"[redacted]","number":7,"plan":"Commit"}},"context":null,"values":[],"complete":true}
     "#]]);
     shop.run(&["contents", &order.id().to_string()]).await.shows(expect![[r#"
         exit 3

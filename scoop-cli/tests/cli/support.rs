@@ -187,10 +187,14 @@ impl Ran {
         expected.assert_eq(&self.shown);
     }
 
+    /// The lines of JSON.
+    pub(crate) fn lines(&self) -> Vec<serde_json::Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// The values of a field in the lines of JSON.
     pub(crate) fn field(&self, name: &str) -> Vec<String> {
-        let lines = self.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        let values = lines.filter_map(|line| line.get(name).cloned());
+        let values = self.lines().into_iter().filter_map(|line| line.get(name).cloned());
         values.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned)).collect()
     }
 }

@@ -7,8 +7,9 @@ use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Entity;
-use scoop_runtime::internal::{self, FetchExt as _, system_time, time};
+use scoop_runtime::internal::{json, self, FetchExt as _, system_time, time};
 use scoop_runtime::{EntityEvents, RunId};
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -259,7 +260,7 @@ impl Database {
 }
 
 /// An entity as operators see it: the result of [`Entities::contents`](crate::Entities::contents).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EntityContents {
     /// The number of its events.
@@ -273,18 +274,20 @@ pub struct EntityContents {
 }
 
 /// An event of an entity, as operators see it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EntityEventContents {
     /// The version of the entity after it.
     pub version: u64,
     /// The time at which it was recorded, by the clock of the database.
+    #[serde(serialize_with = "json::time")]
     pub at: SystemTime,
     /// Its topic; `None` if its message is missing.
     pub topic: Option<String>,
     /// The payload of its message.
     pub payload: Option<Content>,
     /// Its message.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
     /// The run of the command.
     pub command: RunId,

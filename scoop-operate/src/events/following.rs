@@ -19,10 +19,11 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use scoop_core::{Escaped, EventKind};
+use serde::Serialize;
 use time::{Duration, OffsetDateTime};
 use uuid::{Builder, Uuid};
 
-use scoop_runtime::internal::StoredTime;
+use scoop_runtime::internal::{StoredTime, json};
 use scoop_runtime::shown::utc;
 use scoop_runtime::{HierarchyId, RunId};
 
@@ -42,7 +43,7 @@ const HELD_MAX: usize = 10_000;
 const SAMPLES_MAX: usize = 64;
 
 /// A recorded event. Display it for one line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RecordedEvent {
     /// Its id. No two events have the same.
@@ -54,12 +55,14 @@ pub struct RecordedEvent {
     /// The saga; `None` for the launch of a hierarchy.
     pub handler: Option<String>,
     /// The message that it is about.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
     /// The recorded type.
     pub kind: EventKind,
     /// The recorded name of the step, or in a rollback that of its part.
     pub step: Option<String>,
     /// Its time, by the clock of the database.
+    #[serde(serialize_with = "json::time")]
     pub at: SystemTime,
     /// The identifier of the worker that wrote it.
     pub worker: Option<String>,

@@ -4,9 +4,10 @@ use std::time::SystemTime;
 
 use scoop_core::{Failure, Lineage};
 use scoop_runtime::internal::{
-    FIRST_MAX, StoredTime, failure_if_readable, no_failure, stored_time, system_time,
+    FIRST_MAX, StoredTime, failure_if_readable, json, no_failure, stored_time, system_time,
 };
 use scoop_runtime::{HierarchyId, RunId, RunRequest};
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -20,28 +21,33 @@ use crate::statements::FAILED_ROLLBACKS;
 const READ_BELOW_MAX: i64 = 100;
 
 /// A run whose rollback failed. It rests until an operator decides about it, or about those of [`failed_below`](Self::failed_below).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FailedRollback {
     /// Its lineage: the ids of its ancestors and its own id.
+    #[serde(flatten, serialize_with = "json::lineage")]
     pub lineage: Lineage,
     /// The saga.
     pub handler: String,
     /// The topic of the message.
     pub topic: String,
     /// The message.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
     /// The part of its rollback that failed.
     pub step: String,
     /// The failure. Earlier ones, before a repair, are among its events.
+    #[serde(serialize_with = "json::rollback_failure")]
     pub failure: Failure,
     /// The time of the failure.
+    #[serde(serialize_with = "json::time")]
     pub at: SystemTime,
     /// The failed runs below it because of which it failed, and that an operator has to decide about first; ten at most. It continues
     /// when those are settled. [`resolve`](crate::Failures::resolve) also settles them; [`skip`](crate::Failures::skip) leaves them
     /// failed, and the run stops waiting.
     pub failed_below: Vec<RunId>,
     /// `at` as stored.
+    #[serde(skip)]
     stored_at: StoredTime,
 }
 

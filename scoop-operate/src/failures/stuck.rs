@@ -3,8 +3,9 @@
 use std::time::SystemTime;
 
 use scoop_core::Lineage;
-use scoop_runtime::internal::{StoredTime, UNKNOWN_MAX, no_program, phase, stored_time, system_time};
+use scoop_runtime::internal::{StoredTime, UNKNOWN_MAX, json, no_program, phase, stored_time, system_time};
 use scoop_runtime::{HierarchyId, RunId, RunPhase, RunRequest};
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -16,19 +17,22 @@ use crate::statements::STUCK_RUNS;
 
 /// A run that does not continue by itself: no living program can continue it, or the results of too many attempts are
 /// unknown.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct StuckRun {
     /// Its lineage: the ids of its ancestors and its own id.
+    #[serde(flatten, serialize_with = "json::lineage")]
     pub lineage: Lineage,
     /// Its state: [`RunPhase::Stuck`], or another one if no living worker has its saga. Then it is due, and
     /// [`Failures::retry`](crate::Failures::retry) has no effect.
+    #[serde(rename = "state")]
     pub phase: RunPhase,
     /// The saga.
     pub handler: String,
     /// The topic of the message.
     pub topic: String,
     /// The message.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
     /// The latest completed step, if there is one.
     pub step: Option<String>,
@@ -37,6 +41,7 @@ pub struct StuckRun {
     /// The reason for which it is stuck.
     pub reason: String,
     /// The time since which it is stuck.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// Whether it was cancelled, or missed a deadline. It gives up when it can continue; until then all its ancestors
     /// wait.
@@ -47,6 +52,7 @@ pub struct StuckRun {
     /// unknown. Any other stuck run continues when a program that can continue it starts, too.
     pub needs_retry: bool,
     /// `since` as stored.
+    #[serde(skip)]
     stored_since: StoredTime,
 }
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
-use scoop_runtime::internal::{self, FetchExt as _, HandlerList, IDENTIFIER_PREFIX, system_time, time};
+use scoop_runtime::internal::{json, self, FetchExt as _, HandlerList, IDENTIFIER_PREFIX, system_time, time};
 use scoop_runtime::{QueueLength, RegisteredHandler};
+use serde::{Serialize, Serializer};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -466,7 +467,7 @@ fn read_registered(row: &PgRow) -> sqlx::Result<RegisteredWorker> {
 }
 
 /// A handler that is not registered any more: it was retired, or its saga has another name now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FormerHandler {
     /// The topic that it was subscribed to.
@@ -474,29 +475,39 @@ pub struct FormerHandler {
     /// The saga.
     pub handler: String,
     /// The end of its registration.
+    #[serde(serialize_with = "json::time")]
     pub retired_at: SystemTime,
 }
 
 /// A registered worker, with its sagas.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RegisteredWorker {
     /// Its identifier in events.
+    #[serde(rename = "worker")]
     pub identifier: String,
     /// The time since which it runs.
+    #[serde(serialize_with = "json::time")]
     pub started_at: SystemTime,
     /// The service of its program: [`Builder::service`](scoop_runtime::Builder::service).
     pub service: String,
     /// The build of its program: [`Builder::build`](scoop_runtime::Builder::build).
     pub build: String,
     /// Whether its session lives. If it does not, another worker takes its runs over, and its registration is deleted.
+    #[serde(rename = "alive")]
     pub is_alive: bool,
     /// The name of its connection, which begins with that of the program; if the role may see it.
     pub application: Option<String>,
     /// The address from which it has connected, unless that is a local socket; if the role may see it.
     pub address: Option<String>,
     /// Its sagas.
+    #[serde(rename = "handlers", serialize_with = "names")]
     pub sagas: Vec<WorkerSaga>,
+}
+
+/// The names of sagas.
+fn names<S: Serializer>(sagas: &[WorkerSaga], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(sagas.iter().map(|saga| &saga.handler))
 }
 
 /// A saga that a worker has.

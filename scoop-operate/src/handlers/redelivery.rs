@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::internal::{HandlerList, notify_ready, reschedule_timer, run_to_completion};
 use scoop_runtime::{HierarchyId, RuntimeError, Subscribed, When};
+use serde::Serialize;
 
 use crate::error::failed;
 use crate::{Operate, OperateError};
@@ -20,7 +21,7 @@ const LIMIT_DEFAULT: usize = 1_000;
 const PAGE_MAX: usize = 200;
 
 /// The result of a redelivery (`operate().handlers().redeliver`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Redelivered {
     /// The hierarchies that handle the messages, one for each. [`Scoop::find`] takes their ids.

@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::internal::{
     FetchExt as _, GivenUp, ParentRef, READ_COMMITTED, commit, run_to_completion, time, wake,
 };
+use serde::Serialize;
 use sqlx::Row as _;
 
 use crate::database::Database;
@@ -15,7 +16,7 @@ use crate::statements::{HANDLER_COUNT_PENDING, HANDLER_DELETE_PENDING, HANDLER_R
 use crate::{Operate, OperateError};
 
 /// The result of retiring (`operate().handlers().retire`) a handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Retired {
     /// Whether it was registered until now.

@@ -7,8 +7,9 @@ use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Escaped;
-use scoop_runtime::internal::{FetchExt as _, system_time, time, utc};
+use scoop_runtime::internal::{json, FetchExt as _, system_time, time, utc};
 use scoop_runtime::{IntoPauseTarget, Pause, PauseTarget};
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 
@@ -181,12 +182,14 @@ impl Pauses {
 }
 
 /// A pause that has ended. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct EndedPause {
     /// The pause.
+    #[serde(flatten)]
     pub pause: Pause,
     /// The time of its end.
+    #[serde(serialize_with = "json::time")]
     pub ended_at: SystemTime,
     /// The requester of its end; `None` if its time was over.
     pub ended_by: Option<String>,

@@ -9,6 +9,7 @@ use scoop_runtime::internal::{
     FetchExt as _, IDENTIFIER_PREFIX, pause_began, pause_ended, reschedule_timer, run_to_completion,
 };
 use scoop_runtime::{Pause, PauseTarget};
+use serde::Serialize;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 use tokio::time::{Instant, sleep};
@@ -40,10 +41,11 @@ const TEXT_CHARS_MAX: usize = 1_000;
 const RUNNING_MAX: usize = 1_000;
 
 /// The result of a pause (`operate().pauses().pause`). Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Paused {
     /// The pause, as it is stored.
+    #[serde(flatten)]
     pub pause: Pause,
     /// Whether the pause was still in force when the call returned. Another program may have ended it.
     pub in_force: bool,

@@ -7,7 +7,8 @@ use std::time::SystemTime;
 
 use scoop_core::Escaped;
 use scoop_runtime::HierarchyId;
-use scoop_runtime::internal::{system_time, time, utc};
+use scoop_runtime::internal::{json, system_time, time, utc};
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -91,7 +92,7 @@ impl Retention {
 }
 
 /// A hierarchy that programs could not delete although its time is over: see [`Retention::undeletable`]. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Undeletable {
     /// The hierarchy.
@@ -103,6 +104,7 @@ pub struct Undeletable {
     /// The number of attempts that failed.
     pub failures: u32,
     /// When it is tried again, at the earliest.
+    #[serde(serialize_with = "json::time")]
     pub retry_at: SystemTime,
 }
 

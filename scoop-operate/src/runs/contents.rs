@@ -4,6 +4,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::read_output_name;
 use scoop_runtime::internal::FetchExt as _;
 use serde_json::Value;
+use serde::Serialize;
 use sqlx::Row;
 use uuid::Uuid;
 
@@ -122,7 +123,7 @@ impl Database {
 }
 
 /// The messages, values and context of a run: the result of [`Runs::contents`](crate::Runs::contents).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunContents {
     /// The message, of a run that continued as new that of its newest execution; `None` if it is missing.
@@ -132,11 +133,12 @@ pub struct RunContents {
     /// The outputs of its steps and its replies, in the order of their stored names.
     pub values: Vec<RunValue>,
     /// Whether `values` has all of them.
+    #[serde(rename = "complete")]
     pub is_complete: bool,
 }
 
 /// An output of a step, or a reply.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunValue {
     /// The step that returned it, by its stored name; `None` for a reply.
@@ -146,6 +148,7 @@ pub struct RunValue {
     /// The stored name.
     pub name: String,
     /// The value.
+    #[serde(flatten)]
     pub value: Content,
 }
 

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::RecordedStep;
-use scoop_runtime::internal::system_time;
+use scoop_runtime::internal::{json, system_time};
 use scoop_runtime::{RunPhase, When};
+use serde::Serialize;
 
 use super::Runs;
 use super::found::{FieldFilter, FindValue};
@@ -179,18 +180,21 @@ impl Runs {
 }
 
 /// The number of runs of a saga in a state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RunCount {
     /// The saga.
     pub handler: String,
     /// The state.
+    #[serde(rename = "state")]
     pub phase: RunPhase,
     /// The number, or a part of it.
     pub count: usize,
     /// Whether there are perhaps more: counting stopped at a limit.
+    #[serde(rename = "capped")]
     pub is_capped: bool,
     /// The time since which the longest one of those counted is in that state; `None` for ends.
+    #[serde(serialize_with = "json::time")]
     pub oldest: Option<SystemTime>,
 }
 
@@ -246,7 +250,7 @@ impl RunCount {
 }
 
 /// Counts of runs by saga and state.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RunCounts {
     /// Unfinished runs, and those whose [rollback failed](RunPhase::RollbackFailed) until an operator has settled that. Each
@@ -256,10 +260,13 @@ pub struct RunCounts {
     /// counts with both.
     pub finished: Vec<RunCount>,
     /// The time since which ends are counted, by the clock of the database.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The time at which they were counted, by the clock of the database.
+    #[serde(serialize_with = "json::time")]
     pub read_at: SystemTime,
     /// Whether the runs of all sagas are counted, and not only those of [so many](crate::CountRuns::sagas).
+    #[serde(rename = "complete")]
     pub is_complete: bool,
 }
 

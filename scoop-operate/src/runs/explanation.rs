@@ -1,6 +1,7 @@
 //! Why a run does not go on: what it waits for, and what would end that.
 
 mod decide;
+mod json;
 mod text;
 
 use std::collections::BTreeSet;
@@ -8,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use scoop_core::wait::MessageWait;
 use scoop_core::{Failure, Priority, SignalKey};
+use serde::Serialize;
 use uuid::Uuid;
 
 pub(crate) use self::decide::{BELOW_MAX, BLOCKING_MAX, FAILED_BELOW_READ, LimitFacts, RunFacts};
@@ -20,12 +22,13 @@ use crate::handlers::RegisteredWorker;
 pub(crate) const COUNT_MAX: usize = 1_000;
 
 /// What the runs of a hierarchy, of a message, or one run wait for. Display it for a paragraph on each run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The id that was asked about.
     pub id: Uuid,
     /// What it names.
+    #[serde(serialize_with = "json::text")]
     pub named: IdObject,
     /// The hierarchy.
     pub hierarchy: HierarchyId,
@@ -33,6 +36,7 @@ pub struct Explanation {
     /// are many. Empty if the message has no handler.
     pub runs: Vec<RunExplanation>,
     /// The time at which this was read, by the clock of the database.
+    #[serde(serialize_with = "json::time")]
     pub read_at: SystemTime,
 }
 
@@ -59,12 +63,15 @@ pub struct RunExplanation {
 }
 
 /// What a run waits for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "for", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum WaitReason {
     /// Nothing: it has ended.
+    #[serde(rename = "nothing")]
     Ended,
     /// A worker executes it.
+    #[serde(rename = "step")]
     Executing {
         /// That worker; `None` if it is not registered any more. Then the run is taken over within a minute.
         worker: Option<WorkerInfo>,
@@ -79,6 +86,7 @@ pub enum WaitReason {
         /// The number of such descendants; among the 500 nearest.
         blocking_count: usize,
         /// The messages whose handlers it waits for by a strategy, and not for all of them.
+        #[serde(serialize_with = "json::strategies")]
         strategies: Vec<MessageWait>,
     },
     /// A signal.
@@ -86,11 +94,13 @@ pub enum WaitReason {
         /// The signal, with the key.
         signal: SignalKey,
         /// The time at which the wait ends in any case.
+        #[serde(serialize_with = "json::time")]
         until: Option<SystemTime>,
     },
     /// A time.
     Time {
         /// That time.
+        #[serde(serialize_with = "json::time")]
         until: SystemTime,
         /// Why it waits until then.
         delay: Delay,
@@ -102,6 +112,7 @@ pub enum WaitReason {
         /// The runs of its saga and topic that are ready, with itself; 1,000 stands for that or more.
         queued: usize,
         /// Whether it may be what ends its workers: each worker executes one such run at a time.
+        #[serde(rename = "suspect")]
         is_suspect: bool,
         /// The living workers that can execute it.
         workers: Vec<WorkerInfo>,
@@ -113,8 +124,10 @@ pub enum WaitReason {
         /// Whether a run counts until its end, and not only while it is executed.
         serial: bool,
         /// Its key, if the limit is by key.
+        #[serde(flatten, serialize_with = "json::limit_key")]
         key: Option<LimitKey>,
         /// The runs that count for it, by their ids, each with its state; ten at most.
+        #[serde(serialize_with = "json::holders")]
         holders: Vec<(RunId, RunPhase)>,
         /// The runs that are ahead of it, of its saga and topic, or of its key; 1,000 stands for that or more.
         ahead: usize,
@@ -126,10 +139,13 @@ pub enum WaitReason {
         /// How many runs begin within a period: of the saga, or of each key.
         runs: u32,
         /// That period.
+        #[serde(rename = "period_ms", serialize_with = "json::millis")]
         period: Duration,
         /// Its key, if the rate is by key.
+        #[serde(flatten, serialize_with = "json::limit_key")]
         key: Option<LimitKey>,
         /// The time from which the next run may begin, unless it may now.
+        #[serde(serialize_with = "json::time")]
         opens_at: Option<SystemTime>,
         /// The runs that are ahead of it, of its saga and topic, or of its key; 1,000 stands for that or more.
         ahead: usize,
@@ -156,12 +172,13 @@ pub enum WaitReason {
         /// that now. The run itself is never among them: if the decision is about that, the list is empty.
         failed_below: Vec<FailedBelow>,
         /// Whether there are more than these.
+        #[serde(rename = "more_below")]
         has_more_below: bool,
     },
 }
 
 /// A failed descendant that an operator has to decide about first. Display it for its id and its saga.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailedBelow {
     /// The run.
@@ -196,7 +213,8 @@ impl LimitKey {
 }
 
 /// Why a run waits until a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Delay {
     /// It was launched for that time.
@@ -208,14 +226,17 @@ pub enum Delay {
 }
 
 /// A worker, as far as the database knows it. Display it for a few words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerInfo {
     /// Its identifier in events.
+    #[serde(rename = "worker")]
     pub identifier: String,
     /// The time since which it runs.
+    #[serde(serialize_with = "json::time")]
     pub started_at: SystemTime,
     /// Whether its session lives. If it does not, another worker takes its runs over.
+    #[serde(rename = "alive")]
     pub is_alive: bool,
     /// The name of its connection, which begins with that of the program; if the role may see it.
     pub application: Option<String>,
@@ -226,7 +247,7 @@ pub struct WorkerInfo {
 }
 
 /// A message that waits for the others of its set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct JoinWait {
     /// The saga that joins it, by its first name.
@@ -234,8 +255,10 @@ pub struct JoinWait {
     /// The key that the messages of a set have in common.
     pub key: String,
     /// The time since which it waits.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The time at which it fails to be joined, if it has a limit.
+    #[serde(serialize_with = "json::time")]
     pub until: Option<SystemTime>,
     /// The topics of the waiting messages with that key, its own included. The saga needs one of each of its topics.
     pub present: Vec<String>,

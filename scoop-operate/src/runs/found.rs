@@ -143,7 +143,7 @@ impl FoundBy {
 }
 
 /// A field by which messages of a topic are found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FindField {
     /// The topic.

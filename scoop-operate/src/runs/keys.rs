@@ -2,6 +2,7 @@
 
 use scoop_runtime::HierarchyId;
 use scoop_runtime::internal::{FetchExt as _, unique_ids};
+use serde::Serialize;
 use sqlx::Row;
 use uuid::Uuid;
 
@@ -11,7 +12,7 @@ use crate::database::Database;
 use crate::statements::{KEY_FIND, TOPIC_LIST};
 
 /// A hierarchy whose message was launched with a unique key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FoundKey {
     /// The topic of the message.

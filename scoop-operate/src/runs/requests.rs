@@ -4,11 +4,12 @@ use std::time::SystemTime;
 
 use futures_util::future::{FutureExt, TryFutureExt};
 use scoop_core::SignalKey;
-use scoop_runtime::internal::{
+use scoop_runtime::internal::{json, 
     self, RequestInfo, RequestTarget, StoredTime, check_signal, storable, system_time, time,
 };
 use scoop_runtime::{Handle, HierarchyId, IdKind, Request, RunId, SendSignal, SignalAnswer};
 use serde_json::Value;
+use serde::Serialize;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -224,7 +225,7 @@ impl Database {
 }
 
 /// A message that waits for the others of its set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct WaitingMember {
     /// The saga that joins it, by its first name.
@@ -236,8 +237,10 @@ pub struct WaitingMember {
     /// The id of the message.
     pub message: Uuid,
     /// The time since which it waits.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The time at which it fails to be joined, if it has a limit.
+    #[serde(serialize_with = "json::time")]
     pub until: Option<SystemTime>,
     /// Why no set can hold the message, if it was set aside for that: it does not wait any more.
     pub refused: Option<String>,

@@ -1,6 +1,6 @@
 //! Lists and counts of runs, and what is known of one, for operators.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use scoop_core::wait::MessageWait;
 use scoop_core::{Failure, SignalKey, Wait};
@@ -490,6 +490,8 @@ pub(super) fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<O
     let root: Uuid = row.try_get("root")?;
     let parent: Option<Uuid> = row.try_get("parent")?;
     let is_ahead = waits_for == Some(WaitKind::Time) || phase == RunPhase::AwaitingSignal;
+    let since = system_time(time(row, "since")?);
+    let Times { queued_at, began_at, queue_time, took } = Times::of(row, phase, since)?;
     let summary = RunSummary {
         run: run.into(),
         hierarchy: root.into(),
@@ -498,9 +500,11 @@ pub(super) fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<O
         topic: row.try_get("topic")?,
         message_id: row.try_get("message_id")?,
         phase,
-        since: system_time(time(row, "since")?),
-        queued_at: time_if_any(row, "queued_at")?.map(system_time),
-        began_at: time_if_any(row, "began_at")?.map(system_time),
+        since,
+        queued_at,
+        began_at,
+        queue_time,
+        took,
         waits_for,
         attempts: failed_attempts(row)?,
         reason: row.try_get("reason")?,
@@ -516,6 +520,25 @@ pub(super) fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<O
         found_by: FoundBy::of(row)?,
     };
     Ok(Some((run, summary)))
+}
+
+/// When a run could have begun and when it did, and how long that and the run took.
+struct Times {
+    queued_at: Option<SystemTime>,
+    began_at: Option<SystemTime>,
+    queue_time: Option<Duration>,
+    took: Option<Duration>,
+}
+
+impl Times {
+    fn of(row: &PgRow, phase: RunPhase, since: SystemTime) -> sqlx::Result<Self> {
+        let queued_at = time_if_any(row, "queued_at")?.map(system_time);
+        let began_at = time_if_any(row, "began_at")?.map(system_time);
+        let between = |from: SystemTime, to: SystemTime| to.duration_since(from).ok();
+        let took = began_at.filter(|_| phase.is_finished()).and_then(|began| between(began, since));
+        let queue_time = queued_at.zip(began_at).and_then(|(queued, began)| between(queued, began));
+        Ok(Self { queued_at, began_at, queue_time, took })
+    }
 }
 
 /// The run of a row, if it has one that the filter admits.
@@ -534,6 +557,8 @@ pub(super) fn read_finished(
     let lineage = lineage(row)?;
     let parent = lineage.parent().filter(|parent| parent.ids().len() > 1);
     let at = stored_time(row, "ended_at")?;
+    let since = system_time(at.time());
+    let Times { queued_at, began_at, queue_time, took } = Times::of(row, phase, since)?;
     let summary = RunSummary {
         run: run.into(),
         hierarchy: lineage.root_id().into(),
@@ -542,9 +567,11 @@ pub(super) fn read_finished(
         topic: row.try_get("topic")?,
         message_id: row.try_get("message_id")?,
         phase,
-        since: system_time(at.time()),
-        queued_at: time_if_any(row, "queued_at")?.map(system_time),
-        began_at: time_if_any(row, "began_at")?.map(system_time),
+        since,
+        queued_at,
+        began_at,
+        queue_time,
+        took,
         waits_for: None,
         attempts: 0,
         reason: None,

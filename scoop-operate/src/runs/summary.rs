@@ -4,15 +4,16 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use scoop_core::{Escaped, EventKind, Failure, OPERATOR, SignalKey};
-use scoop_runtime::internal::QUEUED_MIN;
+use scoop_runtime::internal::{QUEUED_MIN, json};
 use scoop_runtime::shown::{humane, utc};
 use scoop_runtime::{HierarchyId, RunId, RunPhase, RunRequest, WaitKind};
+use serde::{Serialize, Serializer};
 use uuid::Uuid;
 
 use super::FoundBy;
 
 /// The main cause of a failure: of that of a rollback, the failed compensation. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FailureSummary {
     /// The kind of its first cause that has no other: a [code](scoop_core::FailureCode), or the name of a type.
@@ -73,7 +74,7 @@ impl fmt::Display for FailureSummary {
 }
 
 /// A run in a list. Display it for one line.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RunSummary {
     /// The run.
@@ -87,15 +88,26 @@ pub struct RunSummary {
     /// The topic of the message.
     pub topic: String,
     /// The message.
+    #[serde(rename = "message")]
     pub message_id: Uuid,
     /// Its state.
+    #[serde(rename = "state")]
     pub phase: RunPhase,
     /// The time since which it is in that state, or of its last event if that is not known.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The time since which it could have begun: when its message was launched, or at the end of the delay. `None` before it began.
+    #[serde(serialize_with = "json::time")]
     pub queued_at: Option<SystemTime>,
     /// The time at which it began; `None` if it has not.
+    #[serde(serialize_with = "json::time")]
     pub began_at: Option<SystemTime>,
+    /// How long it was in its queue before it began; `None` if it has not begun.
+    #[serde(rename = "queued_ms", serialize_with = "json::millis")]
+    pub queue_time: Option<Duration>,
+    /// How long it took from its beginning to its end; `None` before its end.
+    #[serde(rename = "took_ms", serialize_with = "json::millis")]
+    pub took: Option<Duration>,
     /// What it waits for, if it waits.
     pub waits_for: Option<WaitKind>,
     /// Failed attempts since its last event.
@@ -109,8 +121,10 @@ pub struct RunSummary {
     /// Whether a cancellation makes it give up: it has not ended, is not part of a rollback, and does not give up already.
     pub can_give_up: bool,
     /// The earliest deadline that applies to it, unless it has ended.
+    #[serde(serialize_with = "json::time")]
     pub deadline: Option<SystemTime>,
     /// The time before which it does not continue, if it waits for one.
+    #[serde(serialize_with = "json::time")]
     pub wakes_at: Option<SystemTime>,
     /// The signal that it awaits, with the key.
     pub awaits: Option<SignalKey>,
@@ -122,7 +136,13 @@ pub struct RunSummary {
     /// newest 1,000 interventions on it.
     pub skipped: usize,
     /// By what it is found: the fields of its message or, if that has none, those of the message that started its hierarchy.
+    #[serde(serialize_with = "by_name")]
     pub found_by: Vec<FoundBy>,
+}
+
+/// Values by the names of their fields.
+fn by_name<S: Serializer>(fields: &[FoundBy], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(fields.iter().map(|field| (&field.name, &field.value)))
 }
 
 impl RunSummary {
@@ -134,16 +154,6 @@ impl RunSummary {
             [] => self.run.to_string(),
             fields => fields.iter().map(FoundBy::to_string).collect::<Vec<_>>().join(" "),
         }
-    }
-
-    /// How long it was in its queue before it began; `None` if it has not begun.
-    pub fn queue_time(&self) -> Option<Duration> {
-        self.began_at?.duration_since(self.queued_at?).ok()
-    }
-
-    /// How long it took from its beginning to its end; `None` before its end.
-    pub fn duration(&self) -> Option<Duration> {
-        self.phase.is_finished().then(|| self.since.duration_since(self.began_at?).ok())?
     }
 
     /// The requests of an operator that can have an effect on it. Where its rollback has failed, runs below it may come first:
@@ -175,10 +185,10 @@ impl RunSummary {
     /// Texts of users in it are not escaped.
     pub fn about(&self) -> String {
         let mut parts: Vec<_> = self.settled().into_iter().collect();
-        if let Some(took) = self.duration() {
+        if let Some(took) = self.took {
             parts.push(format!("took {}", humane(took)));
         }
-        if let Some(queued) = self.queue_time().filter(|queued| *queued >= QUEUED_MIN) {
+        if let Some(queued) = self.queue_time.filter(|queued| *queued >= QUEUED_MIN) {
             parts.push(format!("queued for {}", humane(queued)));
         }
         if self.rolling_back {

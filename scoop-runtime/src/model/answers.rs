@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 
 use scoop_core::Failure;
+use serde::Serialize;
 
 use crate::model::name::HierarchyId;
 
@@ -165,11 +166,13 @@ impl fmt::Display for SignalAnswer {
 }
 
 /// The hierarchies with the same first message.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Relaunches {
     /// The hierarchy whose message was launched again as this one.
+    #[serde(rename = "relaunch_of")]
     pub(crate) of: Option<HierarchyId>,
     /// The hierarchies as which its message was launched again, the oldest first.
+    #[serde(rename = "relaunched_as")]
     pub(crate) as_others: Vec<HierarchyId>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn utc_if_known(time: Option<SystemTime>) -> String {
     time.map_or_else(|| "(unreadable time)".into(), utc)
 }
 
-fn offset_date_time(time: SystemTime) -> Option<OffsetDateTime> {
+pub(crate) fn offset_date_time(time: SystemTime) -> Option<OffsetDateTime> {
     let epoch = OffsetDateTime::UNIX_EPOCH;
     let shift = |by: Duration| time::Duration::try_from(by).ok();
     let shifted = match time.duration_since(SystemTime::UNIX_EPOCH) {

@@ -2,10 +2,13 @@
 
 use std::time::SystemTime;
 
+use serde::Serialize;
+
 use crate::HandlerLimits;
+use crate::model::json;
 
 /// A handler to which messages are delivered, whether or not a process with it is alive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RegisteredHandler {
     /// The topic that it is subscribed to.
@@ -13,6 +16,7 @@ pub struct RegisteredHandler {
     /// The saga.
     pub handler: String,
     /// The time of its registration, or of the latest one after it was retired.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The service of the program that has started last with it; `None` if none has.
     pub service: Option<String>,

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use scoop_core::Escaped;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 /// The limits of a saga: `#[saga(concurrency = .., serial, rate(..), queue = ..)]`. The
 /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes them.
@@ -43,19 +45,40 @@ pub struct Rate {
 
 /// The limits of a saga that are in force: the program that started last with it decides. Display them for one line, as the
 /// attribute states them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HandlerLimits {
     /// How many runs all processes together execute at once.
+    #[serde(flatten, serialize_with = "concurrency")]
     pub concurrency: Option<Limit<u32>>,
     /// Whether a run counts for the concurrency until its end, and not only while it is executed.
     pub serial: bool,
     /// How many runs all processes together begin within a period.
+    #[serde(flatten, serialize_with = "rate")]
     pub rate: Option<Limit<Rate>>,
     /// How many runs may wait for a worker when a message is launched from outside.
     pub queue: Option<u32>,
     /// The field or function from which the key of a message comes, if a limit is by key.
     pub by: Option<String>,
+}
+
+/// A limit as fields beside the others.
+#[expect(clippy::ref_option, reason = "serde wants a reference")]
+fn concurrency<S: Serializer>(limit: &Option<Limit<u32>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([
+        ("concurrency", json!(limit.map(|limit| limit.most))),
+        ("concurrency_by_key", json!(limit.is_some_and(|limit| limit.is_by_key))),
+    ])
+}
+
+/// The same of a rate.
+#[expect(clippy::ref_option, reason = "serde wants a reference")]
+fn rate<S: Serializer>(limit: &Option<Limit<Rate>>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([
+        ("rate", json!(limit.map(|limit| limit.most.runs))),
+        ("rate_period_ms", json!(limit.map(|limit| limit.most.period_ms))),
+        ("rate_by_key", json!(limit.is_some_and(|limit| limit.is_by_key))),
+    ])
 }
 
 impl HandlerLimits {

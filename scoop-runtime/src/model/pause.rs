@@ -4,8 +4,10 @@ use std::fmt;
 use std::time::SystemTime;
 
 use scoop_core::Escaped;
+use serde::{Serialize, Serializer};
 
 use crate::model::format::{ahead, utc};
+use crate::model::json;
 
 /// What a pause (`operate().pauses().pause`) is about.
 ///
@@ -119,21 +121,34 @@ impl fmt::Display for PauseTarget {
 }
 
 /// A pause in force. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pause {
     /// What is paused.
+    #[serde(flatten, serialize_with = "saga_or_topic")]
     pub target: PauseTarget,
     /// The reason, if one was given.
     pub reason: Option<String>,
     /// The requester.
     pub source: String,
     /// The time since which it is paused.
+    #[serde(serialize_with = "json::time")]
     pub since: SystemTime,
     /// The time at which the pause ends by itself, if it has a limit.
+    #[serde(serialize_with = "json::time")]
     pub until: Option<SystemTime>,
     /// Whether runs that have begun go on, and only new ones wait; see `operate().pauses().pause(..).new_runs_only()`.
     pub new_runs_only: bool,
+}
+
+/// A target as two names, both null for everything.
+fn saga_or_topic<S: Serializer>(target: &PauseTarget, serializer: S) -> Result<S::Ok, S::Error> {
+    let (saga, topic) = match target {
+        PauseTarget::Handler(saga) => (Some(saga), None),
+        PauseTarget::Topic(topic) => (None, Some(topic)),
+        PauseTarget::Everything => (None, None),
+    };
+    serializer.collect_map([("saga", saga), ("topic", topic)])
 }
 
 impl Pause {

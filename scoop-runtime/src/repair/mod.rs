@@ -12,7 +12,9 @@ use std::fmt;
 use std::time::SystemTime;
 
 use scoop_core::Escaped;
+use serde::Serialize;
 
+use crate::model::json;
 use crate::RunId;
 
 use self::decision::Damage;
@@ -100,7 +102,7 @@ impl TryFrom<Refusal> for RepairAnswer {
 }
 
 /// An intervention of an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Intervention {
     /// The run.
@@ -116,6 +118,7 @@ pub struct Intervention {
     /// The source of the request.
     pub source: String,
     /// The time of the request.
+    #[serde(serialize_with = "json::time")]
     pub at: SystemTime,
 }
 

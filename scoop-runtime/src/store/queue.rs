@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use scoop_core::Escaped;
+use serde::Serialize;
 
 /// The longest queue that a limit can state: the count of a queue ends there.
 pub(crate) const QUEUE_MAX: u32 = 100_000;
@@ -12,7 +13,7 @@ pub(crate) const QUEUE_MAX: u32 = 100_000;
 pub(crate) type LimitedTopics = BTreeMap<String, Vec<String>>;
 
 /// The queue of a saga with `#[saga(queue = ..)]`. Display it for one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct QueueLength {
     /// The saga.

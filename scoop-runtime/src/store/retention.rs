@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use uuid::Uuid;
 
 use super::PostgresStore;
@@ -133,7 +134,7 @@ pub const ROWS_MAX: u32 = 1_000;
 
 /// The result of a prune (`operate().retention().prune`), or its progress. In a dry run nothing is deleted, and the
 /// counts are of what would be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
     /// The number of deleted hierarchies.
@@ -148,13 +149,14 @@ pub struct Pruned {
     /// [`Retention::unique_keys`](crate::Retention::unique_keys).
     pub unique_keys: u64,
     /// The hierarchies with a run whose last event is older than the given age, and that are kept.
+    #[serde(rename = "kept")]
     pub retained: RetainedHierarchies,
     /// Whether the limit was reached, so that there may be more hierarchies.
     pub more: bool,
 }
 
 /// The number of hierarchies that a prune (`operate().retention().prune`) kept, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RetainedHierarchies {
     /// Another run ended later.

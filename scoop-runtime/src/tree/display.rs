@@ -133,7 +133,7 @@ impl RunInfo {
     /// Its id, its duration, its time in the queue, and the worker that executes it.
     fn identity(&self) -> String {
         let mut identity = format!("run {}", self.id());
-        if let Some(took) = self.took() {
+        if let Some(took) = self.took {
             identity += &format!(", took {}", humane(took));
         }
         if let Some(queued) = self.queue_time.filter(|queued| *queued >= QUEUED_MIN) {

@@ -80,6 +80,10 @@ impl RunRow {
         );
         let ended =
             matches!(state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_));
+        let took = || {
+            let (first, last) = (events.first()?.at?, events.last()?.at?);
+            last.duration_since(first).ok().filter(|_| ended)
+        };
         Self::Run(Box::new(RunInfo {
             handler: head.handler.to_owned(),
             topic: head.topic.to_owned(),
@@ -90,6 +94,7 @@ impl RunRow {
             worker: working.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
             wakes_at: working.ready_at.filter(|at| is_ready && read_at.is_none_or(|now| *at > now)),
             queue_time: None,
+            took: took(),
             deadline: working.give_up_at.filter(|_| !ended),
             giving_up: working.giving_up && !ended,
             is_abandoned: working.is_abandoned && is_ready,

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use scoop_core::{EventKind, Failure};
 use serde::Serialize;
 
-use super::{PASSED, Role, RunEvent, RunInfo, RunState, Tree};
+use super::{PASSED, Role, RunEvent, RunInfo, RunState, Tree, json};
 
 /// The word of the event with which the wait for a signal begins.
 const AWAITS: &str = "began to await a signal";
@@ -61,21 +61,25 @@ impl fmt::Display for BarKind {
 }
 
 /// A span of time of a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Bar<'a> {
     /// The run.
+    #[serde(flatten, serialize_with = "json::run_of_bar")]
     pub run: &'a RunInfo,
     /// What the time is spent with.
     pub kind: BarKind,
     /// Words before the name, such as `wait after`; empty if the name says all.
+    #[serde(skip)]
     pub words: &'static str,
     /// The saga if it is a run, `events are left out` or `interventions are left out` if it is a gap, the
     /// [kind](crate::Intervention::kind) of an intervention; otherwise the step, which is empty if the wait follows no step.
     pub name: &'a str,
     /// The beginning.
+    #[serde(serialize_with = "json::time")]
     pub from: SystemTime,
     /// The end; `None` if it is not over.
+    #[serde(serialize_with = "json::time")]
     pub to: Option<SystemTime>,
 }
 

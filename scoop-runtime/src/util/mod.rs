@@ -8,6 +8,5 @@ pub(crate) mod payload;
 pub(crate) mod program;
 pub(crate) mod read_permits;
 pub(crate) mod retries;
-pub(crate) mod stored_time;
 pub(crate) mod sync;
 pub(crate) mod when;

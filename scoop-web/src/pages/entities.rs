@@ -70,12 +70,11 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<EntitiesPage, F
     let names = names.iter().take(NAMES_SHOWN).map(link).collect();
     let (mut keys, mut more_keys, mut entity) = (vec![], None, None);
     if !name.is_empty() && key.is_empty() {
-        keys = web.scoop.operate().entities().keys(name, after).await?;
-        let last = keys.last().filter(|_| keys.len() >= KEYS_OF_A_PAGE);
-        more_keys = last.map(|last| address(&[("name", name), ("after", last)]));
+        let next;
+        (keys, next) = self::keys(web, name, fields).await?;
+        more_keys = next.map(|last| address(&[("name", name), ("after", &last)]));
     } else if !name.is_empty() {
-        let version = if after.is_empty() { Ok(0) } else { after.parse() };
-        let version = version.map_err(|_| Fault::BadRequest("`after` is the version of an event".into()))?;
+        let version = fields.parsed("after")?.unwrap_or(0);
         entity = web.scoop.operate().entities().contents(name, key, version).await?;
     }
     let keys = keys.iter().map(|key| Link {
@@ -109,6 +108,18 @@ const NAMES_SHOWN: usize = 200;
 
 /// The number of keys in a page of the library.
 const KEYS_OF_A_PAGE: usize = 50;
+
+/// A page of the keys of a name, and after which key the next one begins.
+pub(crate) async fn keys(
+    web: &Web,
+    name: &str,
+    fields: &Fields,
+) -> Result<(Vec<String>, Option<String>), Fault> {
+    let after = fields.exact("after").unwrap_or_default();
+    let keys = web.scoop.operate().entities().keys(name, after).await?;
+    let next = keys.last().filter(|_| keys.len() >= KEYS_OF_A_PAGE).cloned();
+    Ok((keys, next))
+}
 
 fn shown(
     entity: &EntityContents,

@@ -73,8 +73,7 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Fault> {
-    let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
-    let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
+    let place = fields.parsed::<RunCursor>("after")?;
     // The list of queues begins after this one.
     let past = fields.exact("past_topic").zip(fields.exact("past_handler"));
     // One more than the page has, to know whether there are more.

@@ -49,8 +49,7 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, Fault> {
-    let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
-    let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
+    let place = fields.parsed::<RunCursor>("after")?;
     let failed = FAILED.into_iter().fold(web.scoop.operate().runs().list(), FindRuns::state);
     let page = failed.page(READ_MAX).after(place).await?;
     let now = SystemTime::now();

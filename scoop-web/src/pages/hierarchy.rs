@@ -1,5 +1,6 @@
 //! One hierarchy: what it waits for, its runs as a tree, and on a scale of time.
 
+use std::future::IntoFuture as _;
 use std::time::SystemTime;
 
 use askama::Template;
@@ -7,7 +8,9 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use scoop_operate::OperateExt as _;
 use scoop_runtime::shown::humane;
-use scoop_runtime::{HierarchyId, Outcome, RunInfo, RunPhase, RunRequest, Status, Tree};
+use scoop_runtime::{
+    Handle, HierarchyId, Outcome, ReadTree, RunInfo, RunPhase, RunRequest, Status, Tree,
+};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -99,10 +102,20 @@ async fn read(
     read_hierarchy(web, base, id, fields).await.map_err(|fault| (Some(id), fault))
 }
 
+/// The maximum number of runs, by the query.
+pub(crate) fn limit(fields: &Fields) -> Result<usize, Fault> {
+    fields.number("limit", RUNS_SHOWN, RUNS_MAX)
+}
+
+/// Up to so many runs of a hierarchy, with as many of their events as can be shown then.
+pub(crate) fn tree(hierarchy: &Handle, limit: usize) -> ReadTree<'_> {
+    hierarchy.tree().limit(limit).events(EVENTS_READ / limit.max(1))
+}
+
 async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Result<HierarchyPage, Fault> {
-    let limit = fields.number("limit", RUNS_SHOWN, RUNS_MAX)?;
+    let limit = limit(fields)?;
     let found = web.scoop.find(HierarchyId::from(id)).await?;
-    let tree = async { found.tree().limit(limit).events(EVENTS_READ / limit.max(1)).await };
+    let tree = tree(&found, limit).into_future();
     let (tree, status, explanation) =
         tokio::join!(tree, found.status(), web.scoop.operate().runs().explain(id));
     let (tree, status, explanation) = (tree?, status?, explanation?);
@@ -197,7 +210,7 @@ fn node(run: &RunInfo, now: SystemTime) -> Node {
         topic: line(&run.topic),
         phase: Phase(name),
         began: run.began_at().map(|at| Moment { at, now }),
-        took: run.took().map(humane).unwrap_or_default(),
+        took: run.took.map(humane).unwrap_or_default(),
         about,
     }
 }

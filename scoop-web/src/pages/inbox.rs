@@ -74,11 +74,7 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<InboxPage, Fault> {
-    let place = |name| {
-        let place = fields.last(name).map(str::parse::<ListCursor>).transpose();
-        place.map_err(|error| Fault::BadRequest(error.to_string()))
-    };
-    let (failed_after, stuck_after) = (place("failed")?, place("stuck")?);
+    let (failed_after, stuck_after) = (fields.parsed("failed")?, fields.parsed("stuck")?);
     let failed =
         async { web.scoop.operate().failures().list().after_cursor(failed_after).limit(PAGE_SIZE).await };
     let stuck =

@@ -22,13 +22,15 @@ pub(crate) mod topology;
 pub(crate) mod trigger;
 
 use std::convert::Infallible;
+use std::fmt::Display;
+use std::str::FromStr;
 
 use askama::Template;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{Html, IntoResponse as _, Response};
-use scoop_operate::RunSummary;
+use scoop_operate::{FindValue, RunSummary};
 use uuid::Uuid;
 
 use crate::fault::Fault;
@@ -78,6 +80,27 @@ impl Fields {
     pub(crate) fn exact(&self, name: &str) -> Option<&str> {
         let values = self.0.iter().filter(|(it, _)| it == name).map(|(_, value)| &**value);
         values.rev().find(|value| !value.is_empty())
+    }
+
+    /// These fields after the others, so that their values are the last.
+    pub(crate) fn and(mut self, fields: Vec<(String, String)>) -> Self {
+        self.0.extend(fields);
+        self
+    }
+
+    /// The last value of a field, such as a place in a list, unless it is empty.
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, Fault> {
+        let value = self.last(name).map(str::parse).transpose();
+        value.map_err(|error| Fault::BadRequest(format!("`{name}`: {error}")))
+    }
+
+    /// The fields of messages by which runs are found, with their values.
+    pub(crate) fn found_by(&self) -> Result<Vec<(&str, FindValue)>, Fault> {
+        let pairs: Option<Vec<_>> = self.all("where").map(|field| field.split_once('=')).collect();
+        let pairs = pairs.ok_or_else(|| {
+            Fault::BadRequest("`where` has a field and its value, such as `order=2167`".into())
+        })?;
+        Ok(pairs.into_iter().map(|(name, value)| (name, FindValue::written(value))).collect())
     }
 
     /// The value of a field that is a number, up to a limit.
@@ -193,7 +216,7 @@ pub(crate) fn page_of<T: Template>(base: &Base, made: Result<T, Fault>) -> Respo
 }
 
 /// The fields of a query.
-fn query_of(query: Option<String>) -> Fields {
+pub(crate) fn query_of(query: Option<String>) -> Fields {
     Fields::of(query.as_deref().unwrap_or_default())
 }
 
@@ -206,7 +229,7 @@ fn check_may_act(web: &Web) -> Result<(), Fault> {
 }
 
 /// The id in a path or a field.
-fn id_of(text: &str) -> Result<Uuid, Fault> {
+pub(crate) fn id_of(text: &str) -> Result<Uuid, Fault> {
     text.parse().map_err(|_| Fault::NotFound(format!("`{}` is no id of a run or a hierarchy", line(text))))
 }
 

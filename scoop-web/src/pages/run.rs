@@ -258,8 +258,8 @@ fn facts(run: &RunSummary, info: Option<&RunInfo>) -> Vec<(&'static str, String)
     add("Worker", run.worker.as_deref().map(line));
     add("Failed attempts", (run.attempts > 0).then(|| run.attempts.to_string()));
     add("Deadline", run.deadline.map(utc));
-    add("Queued for", run.queue_time().map(humane));
-    add("Took", run.duration().map(humane));
+    add("Queued for", run.queue_time.map(humane));
+    add("Took", run.took.map(humane));
     let former = info.map_or(0, |info| info.former_executions);
     add("Execution", (former > 0).then(|| format!("number {}", u64::from(former) + 1)));
     facts

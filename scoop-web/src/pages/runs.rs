@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
-use scoop_operate::{FindRuns, FindValue, OperateExt as _, RunCursor, RunSummary, WaitKind};
+use scoop_operate::{FindRuns, OperateExt as _, RunCursor, RunSummary, WaitKind};
 use scoop_runtime::{RunPhase, RunRequest};
 use uuid::Uuid;
 
@@ -72,8 +72,7 @@ pub(crate) async fn list(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<RunsPage, Fault> {
-    let place = fields.last("after").map(str::parse::<RunCursor>).transpose();
-    let place = place.map_err(|error| Fault::BadRequest(error.to_string()))?;
+    let place = fields.parsed::<RunCursor>("after")?;
     let page = filtered(web, fields)?.page(PAGE_SIZE).after(place).await?;
     let now = SystemTime::now();
     let address = |after: Option<String>| {
@@ -92,7 +91,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<RunsPage, Fault
 }
 
 /// The query that the form describes.
-fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
+pub(crate) fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
     let mut query = web.scoop.operate().runs().list();
     if let Some(handler) = fields.last("handler") {
         query = query.handler(handler);
@@ -103,11 +102,8 @@ fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
     if let Some(code) = fields.last("code") {
         query = query.failed_with(code);
     }
-    for field in fields.all("where") {
-        let (name, value) = field.split_once('=').ok_or_else(|| {
-            Fault::BadRequest("`where` has a field and its value, such as `order=2167`".into())
-        })?;
-        query = query.found_by(name, FindValue::written(value));
+    for (name, value) in fields.found_by()? {
+        query = query.found_by(name, value);
     }
     for state in fields.all("state") {
         query = query.state(state.parse().map_err(Fault::BadRequest)?);
@@ -115,15 +111,21 @@ fn filtered(web: &Web, fields: &Fields) -> Result<FindRuns, Fault> {
     for wait in fields.all("waiting") {
         query = query.waiting_for(wait.parse().map_err(Fault::BadRequest)?);
     }
-    if let Some(since) = fields.last("since") {
-        let span = SPANS.iter().find(|(value, ..)| *value == since);
-        let (.., span) = span.ok_or_else(|| {
-            let known: Vec<_> = SPANS.iter().map(|(value, ..)| *value).collect();
-            Fault::BadRequest(format!("`since` is one of {}", known.join(", ")))
-        })?;
-        query = query.since(SystemTime::now() - *span);
+    if let Some(since) = since(fields)? {
+        query = query.since(since);
     }
     Ok(if fields.last("roots").is_some() { query.roots() } else { query })
+}
+
+/// The beginning of the chosen span of time.
+pub(crate) fn since(fields: &Fields) -> Result<Option<SystemTime>, Fault> {
+    let Some(since) = fields.last("since") else { return Ok(None) };
+    let span = SPANS.iter().find(|(value, ..)| *value == since);
+    let (.., span) = span.ok_or_else(|| {
+        let known: Vec<_> = SPANS.iter().map(|(value, ..)| *value).collect();
+        Fault::BadRequest(format!("`since` is one of {}", known.join(", ")))
+    })?;
+    Ok(Some(SystemTime::now() - *span))
 }
 
 fn relaunchable(runs: &[RunSummary]) -> Vec<Uuid> {

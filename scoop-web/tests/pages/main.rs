@@ -2,6 +2,7 @@
 
 mod access;
 mod actions;
+mod api;
 mod browser;
 mod browsing;
 mod changes;

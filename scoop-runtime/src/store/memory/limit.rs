@@ -21,7 +21,7 @@ use crate::store::{
     Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, ReadPage,
     SagaLimit,
 };
-use crate::util::stored_time::StoredTime;
+use crate::model::stored_time::StoredTime;
 
 impl LimitStorage for MemoryStore {
     async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<Vec<LimitChange>> {

@@ -22,7 +22,7 @@ use crate::store::{
     ClaimKey, Claimer, CommittedParent, Deliver, LateDelivery, LaunchedRun, LeftRun, ParentRef, Release,
     RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
-use crate::util::stored_time::StoredTime;
+use crate::model::stored_time::StoredTime;
 
 impl WakeStorage for MemoryStore {
     async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {

@@ -23,7 +23,7 @@ use crate::store::{
     DefinitionStorage, HandOver, HandOverRequest, LimitedSaga, LivingWorker, NewDefinition, Registered,
     Topology,
 };
-use crate::util::stored_time::StoredTime;
+use crate::model::stored_time::StoredTime;
 
 /// How often a program tries to record its definitions. It tries again if other programs took the numbers at the same time.
 const REGISTRATIONS_MAX: usize = 1_000;

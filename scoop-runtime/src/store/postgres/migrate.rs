@@ -14,7 +14,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 use super::query_ext::FetchExt;
 use super::{Schema, Sessions};
 use crate::error::is_denied;
-use crate::util::stored_time::StoredTime;
+use crate::model::stored_time::StoredTime;
 use crate::{RuntimeError, SetupError};
 
 const MIGRATIONS: &[(i64, &str, &str)] = &[

@@ -17,7 +17,7 @@ use super::query_ext::FetchExt;
 use crate::model::children::{ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
 use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};
-use crate::util::stored_time::StoredTime;
+use crate::model::stored_time::StoredTime;
 use crate::{Child, ChildOutcome};
 
 impl HistoryStorage for PostgresStore {
