@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use scoop_runtime::internal::FetchExt as _;
-use serde_json::Value;
 use serde::Serialize;
+use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Json;

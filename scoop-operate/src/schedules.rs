@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
-use scoop_runtime::internal::{json, self, FetchExt as _, system_time, time_if_any};
+use scoop_runtime::internal::{self, FetchExt as _, json, system_time, time_if_any};
 use scoop_runtime::{Handle, HierarchyId};
 use serde::{Serialize, Serializer};
 use sqlx::Row;

@@ -18,6 +18,7 @@ pub use crate::model::program::IDENTIFIER_PREFIX;
 pub use crate::model::retention::RETENTION_MIN;
 pub use crate::model::run::QUEUED_MIN;
 pub use crate::model::run::no_failure;
+pub use crate::model::stored_time::StoredTime;
 pub use crate::repair::{DamagedRollback, RepairAction, no_program};
 use crate::store::{DueStorage as _, NewMessage, RequestStorage as _, Store, SubscriptionStorage as _};
 pub use crate::store::{
@@ -33,7 +34,6 @@ pub use crate::util::detached::run_to_completion;
 pub use crate::util::payload::storable;
 pub use crate::util::read_permits::is_out_of_permits;
 pub use crate::util::retries::{Attempt, FOREVER, GivenUp, Retries};
-pub use crate::model::stored_time::StoredTime;
 pub use crate::util::when::Now;
 use crate::{IdObject, Scoop};
 

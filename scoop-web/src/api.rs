@@ -15,8 +15,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use scoop_operate::{
-    EntityContents, EventCursor, Explanation, ListRequest, Operate, OperateError, OperateExt as _, PagedListItem,
-    RecordedEvent, RunContents, RunCounts, RunExplanation, RunSummary,
+    EntityContents, EventCursor, Explanation, ListRequest, Operate, OperateError, OperateExt as _,
+    PagedListItem, RecordedEvent, RunContents, RunCounts, RunExplanation, RunSummary,
 };
 use scoop_runtime::{HierarchyId, IdKind, IdObject, RuntimeError, Tree};
 use serde::Serialize;

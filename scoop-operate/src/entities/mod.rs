@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Entity;
-use scoop_runtime::internal::{json, self, FetchExt as _, system_time, time};
+use scoop_runtime::internal::{self, FetchExt as _, json, system_time, time};
 use scoop_runtime::{EntityEvents, RunId};
 use serde::Serialize;
 use sqlx::Row;

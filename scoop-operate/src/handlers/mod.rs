@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt, TryFutureExt};
-use scoop_runtime::internal::{json, self, FetchExt as _, HandlerList, IDENTIFIER_PREFIX, system_time, time};
+use scoop_runtime::internal::{self, FetchExt as _, HandlerList, IDENTIFIER_PREFIX, json, system_time, time};
 use scoop_runtime::{QueueLength, RegisteredHandler};
 use serde::{Serialize, Serializer};
 use sqlx::Row;

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::Escaped;
-use scoop_runtime::internal::{json, FetchExt as _, system_time, time, utc};
+use scoop_runtime::internal::{FetchExt as _, json, system_time, time, utc};
 use scoop_runtime::{IntoPauseTarget, Pause, PauseTarget};
 use serde::Serialize;
 use sqlx::Row;

@@ -3,8 +3,8 @@
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::read_output_name;
 use scoop_runtime::internal::FetchExt as _;
-use serde_json::Value;
 use serde::Serialize;
+use serde_json::Value;
 use sqlx::Row;
 use uuid::Uuid;
 

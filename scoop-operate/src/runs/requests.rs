@@ -4,12 +4,12 @@ use std::time::SystemTime;
 
 use futures_util::future::{FutureExt, TryFutureExt};
 use scoop_core::SignalKey;
-use scoop_runtime::internal::{json, 
-    self, RequestInfo, RequestTarget, StoredTime, check_signal, storable, system_time, time,
+use scoop_runtime::internal::{
+    self, RequestInfo, RequestTarget, StoredTime, check_signal, json, storable, system_time, time,
 };
 use scoop_runtime::{Handle, HierarchyId, IdKind, Request, RunId, SendSignal, SignalAnswer};
-use serde_json::Value;
 use serde::Serialize;
+use serde_json::Value;
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use uuid::Uuid;

@@ -14,8 +14,8 @@ use std::time::SystemTime;
 use scoop_core::Escaped;
 use serde::Serialize;
 
-use crate::model::json;
 use crate::RunId;
+use crate::model::json;
 
 use self::decision::Damage;
 pub use self::decision::RepairAction;

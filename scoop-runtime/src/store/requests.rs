@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::types::ParentRef;
 use crate::repair::{Decision, RepairAction};
-use crate::util::retries::Attempt;
 use crate::util::ids;
+use crate::util::retries::Attempt;
 
 /// The part of a hierarchy that a request is about.
 #[derive(Clone, Debug)]

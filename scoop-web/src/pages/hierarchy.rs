@@ -8,9 +8,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use scoop_operate::OperateExt as _;
 use scoop_runtime::shown::humane;
-use scoop_runtime::{
-    Handle, HierarchyId, Outcome, ReadTree, RunInfo, RunPhase, RunRequest, Status, Tree,
-};
+use scoop_runtime::{Handle, HierarchyId, Outcome, ReadTree, RunInfo, RunPhase, RunRequest, Status, Tree};
 use uuid::Uuid;
 
 use super::action::{Action, Done};

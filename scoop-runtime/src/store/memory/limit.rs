@@ -12,6 +12,7 @@ use super::row::{ClaimQueue, WorkingRow};
 use super::state::State;
 use crate::bug::{Bug, is_injected};
 use crate::model::run::RowState;
+use crate::model::stored_time::StoredTime;
 use crate::store::limit::{
     Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
 };
@@ -21,7 +22,6 @@ use crate::store::{
     Candidate, ClaimedRun, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest, QueueCursors, ReadPage,
     SagaLimit,
 };
-use crate::model::stored_time::StoredTime;
 
 impl LimitStorage for MemoryStore {
     async fn publish_limits(&self, limits: &[SagaLimit]) -> sqlx::Result<Vec<LimitChange>> {

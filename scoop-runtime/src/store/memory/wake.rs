@@ -16,13 +16,13 @@ use super::row::{ClaimQueue, RunOutcome, WorkingRow};
 use super::state::{State, after, child_of, later};
 use crate::bug::{Bug, is_injected};
 use crate::model::run::RowState;
+use crate::model::stored_time::StoredTime;
 use crate::store::claim_queues::ClaimQueues;
 use crate::store::memory::row::RowKey;
 use crate::store::{
     ClaimKey, Claimer, CommittedParent, Deliver, LateDelivery, LaunchedRun, LeftRun, ParentRef, Release,
     RequestTarget, SignalStorage, WaitDecision, WaitedChildren, WakeOptions, WakeStorage, Woken,
 };
-use crate::model::stored_time::StoredTime;
 
 impl WakeStorage for MemoryStore {
     async fn wake(&self, parents: &[ParentRef]) -> sqlx::Result<Vec<String>> {

@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use crate::RunPhase;
 use crate::model::run::{RowState, no_failure};
-use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, Unclaimed, micros_of, readable, sender};
 use crate::model::stored_time::StoredTime;
+use crate::store::{ClaimKey, ClaimedRun, HierarchyFlags, Unclaimed, micros_of, readable, sender};
 
 /// The failure in this column, for a list. A value that cannot be read must not hide the other rows: JSON of the server may be
 /// nested deeper than that of this program, or have larger numbers.

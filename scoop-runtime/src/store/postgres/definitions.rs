@@ -17,13 +17,13 @@ use crate::model::handlers::GoneHandler;
 use crate::model::pause::PauseTarget;
 #[cfg(test)]
 use crate::model::program::Program;
+use crate::model::stored_time::StoredTime;
 use crate::store::queue::limited_topics;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     DefinitionStorage, HandOver, HandOverRequest, LimitedSaga, LivingWorker, NewDefinition, Registered,
     Topology,
 };
-use crate::model::stored_time::StoredTime;
 
 /// How often a program tries to record its definitions. It tries again if other programs took the numbers at the same time.
 const REGISTRATIONS_MAX: usize = 1_000;

@@ -20,10 +20,10 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_of_contents, refusal};
 use crate::model::join::RefusedMember;
+use crate::model::stored_time::StoredTime;
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
 use crate::util::retries::note;
-use crate::model::stored_time::StoredTime;
 
 /// How many overdue messages are read at once, first and at most: the keys of some may be locked.
 const DUE_MIN: i64 = 20;

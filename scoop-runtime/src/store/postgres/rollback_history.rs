@@ -15,9 +15,9 @@ use super::PostgresStore;
 use super::decode::{failure, unsigned};
 use super::query_ext::FetchExt;
 use crate::model::children::{ChildQuery, Launches, chosen};
+use crate::model::stored_time::StoredTime;
 use crate::store::types::{micros_of, unreadable};
 use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};
-use crate::model::stored_time::StoredTime;
 use crate::{Child, ChildOutcome};
 
 impl HistoryStorage for PostgresStore {
