@@ -21,7 +21,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
     ("Rust lines of scoop-runtime", 35_201, 27_500),
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own.
-    ("Rust lines of scoop-operate", 6_116, 4_000),
+    ("Rust lines of scoop-operate", 6_129, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type, and an error of their own. `--where` of lists,
     // counts and trees.
     ("Rust lines of scoop-cli", 5_080, 3_300),
