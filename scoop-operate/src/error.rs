@@ -1,6 +1,7 @@
 //! The error of the reads and requests of operators.
 
 use std::error::Error;
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use scoop_runtime::internal::{DamagedRollback, GivenUp, humane, unarchived, written};
@@ -23,8 +24,7 @@ use crate::{EntityNotRebuilt, RebuiltEntities};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
+#[derive(Debug)]
 pub struct OperateError(Box<ErrorKind>);
 
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +70,22 @@ pub(crate) enum ErrorKind {
 
     #[error("{needs} needs PostgreSQL, and this program runs in memory; ask `scoop.is_in_memory()` before")]
     InMemory { needs: &'static str },
+}
+
+impl fmt::Display for OperateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for OperateError {
+    /// A transient error of the runtime is its own source, with the same text: the engine repeats a step that fails because of one.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &*self.0 {
+            ErrorKind::Runtime(error) if error.is_transient() => Some(error),
+            kind => kind.source(),
+        }
+    }
 }
 
 impl From<RuntimeError> for OperateError {
@@ -221,6 +237,16 @@ fn not_rebuilt(failed: u64, failures: &[EntityNotRebuilt]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn transient_error_of_the_runtime_is_among_the_sources() {
+        let busy = RuntimeError::ReadsBusy { doing: "runs were listed", waited: Duration::ZERO };
+        let busy = OperateError::from(busy);
+        assert!(busy.is_busy() && busy.is_unavailable() && busy.is_transient(), "{busy:?}");
+        assert!(busy.source().is_some_and(|source| source.is::<RuntimeError>()), "{busy:?}");
+        let absent = OperateError::from(RuntimeError::NoSchedule { saga: "daily".into() });
+        assert!(absent.is_not_found() && absent.source().is_none(), "{absent:?}");
+    }
 
     #[test]
     fn hierarchies_that_are_not_archived_are_counted_in_words() {

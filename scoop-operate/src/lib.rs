@@ -170,7 +170,7 @@ impl Operate {
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;
-    /// #     /// # async fn example(scoop: Scoop) -> Result<(), scoop_operate::OperateError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// let mut events = scoop.operate().events().handler("checkout").follow();
     /// while let Some(event) = events.next().await {
     ///     println!("{}", event?);

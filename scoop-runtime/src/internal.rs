@@ -8,26 +8,26 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use crate::api::RequestInfo;
 pub use crate::api::operations::*;
-pub use crate::api::{Archive, RequestInfo};
 pub use crate::error::{is_of_setup, is_refused, unarchived, written};
 pub use crate::model::entity::StoredEntityEvent;
 pub use crate::model::format::{ahead, humane, strategy, system_time, utc};
 use crate::model::handlers::RegisteredHandler;
 pub use crate::model::program::IDENTIFIER_PREFIX;
+pub use crate::model::pruning::{PruneResult, PruneVerdict, RefusedDeletions};
 pub use crate::model::retention::RETENTION_MIN;
 pub use crate::model::run::QUEUED_MIN;
 pub use crate::model::run::no_failure;
 pub use crate::model::stored_time::StoredTime;
 pub use crate::repair::{DamagedRollback, RepairAction, no_program};
-use crate::store::{DueStorage as _, NewMessage, RequestStorage as _, Store, SubscriptionStorage as _};
 pub use crate::store::{
-    EntityId, Expired, FIRST_MAX, FetchExt, HandlerList, ParentRef, PostgresStore, PruneBatch, PruneMode,
-    PruneResult, PruneTimes, PruneVerdict, READ_COMMITTED, ROWS_MAX, RefusedDeletions, RequestTarget,
-    StoredEntity, UNKNOWN_MAX, commit, concurrency, failed_attempts, failure_if_readable, find_field,
-    lineage, pauses, phase, priority, rate, seconds, serial, stored_time, time, time_if_any,
-    without_comments,
+    Archive, EntityId, Expired, FIRST_MAX, FetchExt, HandlerList, ParentRef, PostgresStore, PruneBatch,
+    PruneMode, PruneTimes, READ_COMMITTED, ROWS_MAX, RequestTarget, StoredEntity, UNKNOWN_MAX, commit,
+    concurrency, failed_attempts, failure_if_readable, find_field, lineage, pauses, phase, priority, rate,
+    seconds, serial, stored_time, time, time_if_any, without_comments,
 };
+use crate::store::{DueStorage as _, NewMessage, RequestStorage as _, Store, SubscriptionStorage as _};
 pub use crate::telemetry::{pause_began, pause_ended, pruned, refusal, undeletable};
 pub use crate::util::boundary::{DropGuarded, run as guarded};
 pub use crate::util::detached::run_to_completion;

@@ -60,9 +60,9 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    ArchiveBatch, Builder, CommandHandle, CommandState, EntityEvent, EntityEvents, EntityState, Handle,
-    Health, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, ReadTree, Request, Scoop, SendSignal, Status,
-    migrate, migration_files,
+    Builder, CommandHandle, CommandState, EntityEvent, EntityEvents, EntityState, Handle, Health, Launch,
+    LaunchAll, LaunchUntyped, Migrate, Outcome, ReadTree, Request, Scoop, SendSignal, Status, migrate,
+    migration_files,
 };
 pub use engine::EngineState;
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};
@@ -74,6 +74,7 @@ pub use model::handlers::RegisteredHandler;
 pub use model::limits::{HandlerLimits, Limit, Rate};
 pub use model::name::{HierarchyId, IdKind, IdObject, RunId};
 pub use model::pause::{IntoPauseTarget, Pause, PauseTarget};
+pub use model::pruning::{Pruned, RetainedHierarchies};
 pub use model::retention::Retention;
 pub use model::run::RowState;
 pub use model::run::{RunPhase, RunRequest, WaitKind};
@@ -93,9 +94,9 @@ pub use saga::{RetryTarget, Saga, Step, StepEnd};
 #[cfg(feature = "embedded")]
 pub use scoop_embedded as embedded;
 pub use settings::Limits;
+pub use store::{ArchiveBatch, QueueLength};
 #[cfg(feature = "in-memory")]
 pub use store::{LoggedEvent, WorkingRun};
-pub use store::{Pruned, QueueLength, RetainedHierarchies};
 #[cfg(feature = "opentelemetry")]
 pub use telemetry::SampledTraces;
 pub use tree::{Bar, BarKind, CancellationRequest, RunEvent, RunInfo, RunState, Tree, UnhandledMessage};

@@ -5,11 +5,12 @@ use std::time::Duration;
 use scoop_core::FAILURE_TEXT_BYTES_MAX;
 use scoop_core::wait::WaitPlan;
 
-use crate::api::Archive;
 use crate::error::SetupError;
+use crate::model::backoff::Backoff;
 use crate::model::program::Program;
 use crate::model::retention::{RETENTION_MIN, Retention};
 use crate::rehearsal::Rehearsal;
+use crate::store::Archive;
 use crate::util::payload;
 use crate::util::retries::RETRY_FOR;
 
@@ -76,21 +77,6 @@ impl Default for Settings {
             archive: None,
             rehearsal: None,
         }
-    }
-}
-
-/// Pauses that double with each failed attempt.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) longest: Duration,
-}
-
-impl Backoff {
-    /// The pause after this number of earlier attempts.
-    pub(crate) fn pause(&self, attempts: i32) -> Duration {
-        let doublings = u32::try_from(attempts).unwrap_or(0).min(20);
-        self.first.saturating_mul(1 << doublings).min(self.longest)
     }
 }
 

@@ -386,7 +386,7 @@ events! {
         ("{}, and so not deleted", crate::error::unarchived(hierarchies))
 
     /// The database refuses to delete hierarchies; these are tried again later. Reported once for each look, and call.
-    WARN "undeletable" = undeletable(refused: &crate::store::RefusedDeletions)
+    WARN "undeletable" = undeletable(refused: &crate::model::pruning::RefusedDeletions)
         { hierarchies = refused.count, first = shown(refused.first), topic = refused.topic.as_deref(),
           error = shown(Escaped(&refused.error)), remedy = REMOVE_THE_REFERENCE }
         ("the database refuses to delete {} finished hierarchies", refused.count)

@@ -20,14 +20,14 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written.
-    ("Rust lines of scoop-runtime", 35_201, 27_500),
+    ("Rust lines of scoop-runtime", 35_615, 27_500),
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
     // operators read serializes itself.
-    ("Rust lines of scoop-operate", 6_316, 4_000),
+    ("Rust lines of scoop-operate", 6_331, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
-    ("Rust lines of scoop-cli", 4_330, 3_300),
+    ("Rust lines of scoop-cli", 4_328, 3_300),
     // The search finds fields and keys. The API.
-    ("Rust lines of scoop-web", 4_130, 3_000),
+    ("Rust lines of scoop-web", 4_128, 3_000),
     // Its names are in modules by subject. Those of scoop-operate depend on a feature.
     ("Rust lines of scoop-saga", 102, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
@@ -48,11 +48,12 @@ pub(crate) const LAYERS: &[&str] = &[
     "bug",
     // Plain values, and errors that name them.
     "model error",
-    "util rehearsal settings telemetry completion",
+    "util rehearsal telemetry completion",
     // Decisions without IO.
     "repair tree",
     // Runs and their history.
     "store unhandled",
+    "settings",
     // What users write as sagas.
     "saga",
     "engine",
@@ -61,16 +62,11 @@ pub(crate) const LAYERS: &[&str] = &[
 ];
 
 /// How many files of a layer import from which ones above it. The target is none.
-pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[
-    ("engine", &[("api", 1)]),
-    ("error", &[("api", 2)]),
-    ("settings", &[("api", 1)]),
-    ("telemetry", &[("api", 1)]),
-];
+pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[];
 
 /// The numbers of files that import each other in a circle, largest first. Circles of two are left
 /// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[68];
+pub(crate) const CYCLES: &[usize] = &[];
 
 pub(crate) const FILE_LINES_MAX: usize = 600;
 

@@ -149,7 +149,7 @@ impl SetPause {
     /// launched below an unfinished one of those goes on, too, so that it can finish.
     ///
     /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::OperateError> {
+    /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_operate::OperateError> {
     /// # use std::time::Duration;
     /// # use scoop_operate::OperateExt as _;
     /// # use scoop_runtime::PauseTarget;

@@ -27,8 +27,6 @@ mod signal_types;
 mod archive;
 pub(crate) mod operations;
 
-pub(crate) use archive::ArchiveError;
-pub use archive::{Archive, ArchiveBatch};
 pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use entity_events::{EntityEvent, EntityEvents};

@@ -35,7 +35,7 @@ pub struct RequestInfo {
     /// The source of the request.
     pub source: String,
     /// The place of the call, unless it is left out.
-    pub asked_at: Option<&'static Location<'static>>,
+    asked_at: Option<&'static Location<'static>>,
     /// Whether the request is only checked.
     pub is_dry_run: bool,
 }

@@ -10,7 +10,6 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::Archive;
 use crate::api::handle::waits::Waits;
 use crate::api::signal_types::SignalTypes;
 use crate::completion::StartedAs;
@@ -18,7 +17,7 @@ use crate::engine::launch_batcher::LaunchBatcher;
 use crate::engine::{Admission, Engine, current_step};
 use crate::settings::{CLIENT_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
-    ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, Schema, Sessions, Store,
+    Archive, ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, Schema, Sessions, Store,
 };
 use crate::unhandled::UnhandledWarnings;
 use crate::util::detached::run_to_completion;

@@ -13,11 +13,10 @@ use tokio::time::Instant;
 use super::shared::Engine;
 use uuid::Uuid;
 
-use crate::api::ArchiveError;
 use crate::error::is_refused;
+use crate::model::pruning::{PruneResult, Pruned, RefusedDeletions};
 use crate::store::{
-    DueBatch, DueSettlement, Expired, PruneBatch, PruneMode, PruneResult, PruneTimes, Pruned, ROWS_MAX,
-    RefusedDeletions,
+    ArchiveError, DueBatch, DueSettlement, Expired, PruneBatch, PruneMode, PruneTimes, ROWS_MAX,
 };
 use crate::telemetry;
 

@@ -1,6 +1,7 @@
 //! Plain values that several layers share.
 
 pub(crate) mod answers;
+pub(crate) mod backoff;
 pub(crate) mod children;
 pub(crate) mod entity;
 pub(crate) mod failed;
@@ -13,6 +14,7 @@ pub(crate) mod limits;
 pub(crate) mod name;
 pub(crate) mod pause;
 pub(crate) mod program;
+pub(crate) mod pruning;
 pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod running_step;

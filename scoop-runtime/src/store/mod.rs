@@ -4,6 +4,7 @@
 //! This file declares the operations, once for both; the folder has the values that they take and return. [`postgres`]
 //! and [`memory`] implement them, in files of the same names.
 
+mod archive;
 mod claim_queues;
 mod definitions;
 pub(crate) mod entity;
@@ -25,6 +26,8 @@ mod sizes;
 mod types;
 mod unhandled;
 
+pub(crate) use archive::ArchiveError;
+pub use archive::{Archive, ArchiveBatch};
 pub(crate) use claim_queues::ClaimQueues;
 pub(crate) use definitions::{
     HandOver, HandOverRequest, LivingWorker, NewDefinition, NewStep, ProgramRegistration, Registered,
@@ -67,10 +70,7 @@ pub(crate) use requests::{
     RepairResult, RequestKey, Requester, RollbackStart, Waited,
 };
 pub(crate) use retention::{DueBatch, DueSettlement};
-pub use retention::{
-    Expired, PruneBatch, PruneMode, PruneResult, PruneTimes, PruneVerdict, Pruned, ROWS_MAX,
-    RefusedDeletions, RetainedHierarchies,
-};
+pub use retention::{Expired, PruneBatch, PruneMode, PruneTimes, ROWS_MAX};
 pub(crate) use schedule::{Advanced, Awaited, DueSchedule, FireResult, ScheduleRegistration, TickMessage};
 pub(crate) use settlement::{SettlePath, SettleResult, Settlement};
 pub(crate) use signal::{
@@ -98,6 +98,7 @@ use uuid::Uuid;
 
 use self::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent};
 use crate::model::answers::Relaunches;
+use crate::model::backoff::Backoff;
 use crate::model::children::ChildQuery;
 use crate::model::entity::StoredEntityEvent;
 use crate::model::handlers::RegisteredHandler;
@@ -106,7 +107,6 @@ use crate::model::retention::Retention;
 use crate::model::signal::ExpiredSignals;
 use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::repair::Refusal;
-use crate::settings::Backoff;
 use crate::tree::{TreeBounds, TreeRows};
 use crate::util::read_permits::ReadPermits;
 use crate::util::when::Now;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
-use crate::settings::Backoff;
+use crate::model::backoff::Backoff;
 use crate::store::types::{ANSWER_LOST, UNKNOWN_MAX, UNKNOWN_TOO_OFTEN, WORKER_GONE};
 use crate::store::{FreeStorage, Freed, Reaped, Reconciled};
 

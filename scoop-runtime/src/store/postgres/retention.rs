@@ -11,8 +11,9 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::decode::time;
 use super::query_ext::FetchExt;
+use crate::model::pruning::{PruneResult, PruneVerdict};
 use crate::model::retention::Retention;
-use crate::store::{DueBatch, DueSettlement, PruneMode, PruneResult, PruneTimes, PruneVerdict};
+use crate::store::{DueBatch, DueSettlement, PruneMode, PruneTimes};
 
 /// The longest age that the server can calculate with, in seconds: about 1,000 years.
 const SECONDS_MAX: f64 = 3.2e10;

@@ -25,11 +25,11 @@ use uuid::Uuid;
 use super::pool::READ_COMMITTED;
 use super::*;
 use crate::embedded::Embedded;
+use crate::model::backoff::Backoff;
 use crate::model::program::Program;
 use crate::model::retention::Retention;
 use crate::model::run::RowState;
 use crate::model::subscribed_saga::SubscribedSaga;
-use crate::settings::Backoff;
 use crate::store::queue::QUEUE_MAX;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{

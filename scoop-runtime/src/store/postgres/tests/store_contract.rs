@@ -37,10 +37,10 @@ use uuid::Uuid;
 use self::world::{Outside, Server, Session};
 use super::super::{ConnectionSettings, PostgresStore, Schema, Sessions, migrate};
 use super::{database, done};
+use crate::model::backoff::Backoff;
 use crate::model::retention::Retention;
 use crate::model::run::RowState;
 use crate::model::subscribed_saga::SubscribedSaga;
-use crate::settings::Backoff;
 use crate::store::{
     ClaimKey, ClaimQueues, ClaimedRun, Claimer, HierarchyFlags, MemoryStore, NewMessage, QueueCursors,
     Release, Settlement, Store, SuspectClaim,
