@@ -434,7 +434,7 @@ pub(crate) fn scrubbed(text: &dyn Display) -> String {
     Scrubbed(text).to_string()
 }
 
-/// Why the server refuses a statement, as [`scrubbed`]: without the line in the source of the server. The detail of a violated
+/// Why the server refuses a statement, as in the log: without the line in the source of the server. The detail of a violated
 /// foreign key names the key; other details may quote rows.
 pub fn refusal(error: &sqlx::Error) -> String {
     const FOREIGN_KEY: &str = "23503";

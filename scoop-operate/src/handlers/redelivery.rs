@@ -24,7 +24,7 @@ const PAGE_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Redelivered {
-    /// The hierarchies that handle the messages, one for each. [`Scoop::find`] takes their ids.
+    /// The hierarchies that handle the messages, one for each. [`Scoop::find`](scoop_runtime::Scoop::find) takes their ids.
     pub hierarchies: Vec<HierarchyId>,
     /// Whether the limit was reached, so that there may be more messages.
     pub more: bool,

@@ -61,7 +61,7 @@ impl<A, E: From<RuntimeError>> Request<A, E> {
     ///
     /// The checks are those of the request, but they only read: they wait for no lock, hold up no run, and need no right to
     /// write. So a role that may only read gets an answer here, and an error when it makes the request. A signal that is accepted
-    /// here may be [`SignalAnswer::Kept`] when it is sent.
+    /// here may be [`SignalAnswer::Kept`](crate::SignalAnswer::Kept) when it is sent.
     ///
     /// # Cancel safety
     ///
