@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use scoop::RuntimeError;
 use scoop::operate::{OperateExt as _, WaitKind};
 use scoop::pauses::PauseTarget;
 use scoop::prelude::*;
@@ -75,7 +74,7 @@ async fn main() -> Result<()> {
     // The queue takes nineteen more.
     let due = |count| (0..count).map(|nth| StatementDue { customer: nth, month: 2 });
     let refused = scoop.launch_all(due(20)).await.map(drop).expect_err("it would be too long");
-    assert!(matches!(refused, RuntimeError::QueueFull { limit: 20, .. }));
+    assert!(refused.is_queue_full() && refused.to_string().contains("at most 20 of its runs"));
     println!("  {refused}");
     scoop.operate().pauses().resume(saga).await?;
     assert_eq!(statement.wait().await?, Outcome::Committed);

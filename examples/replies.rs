@@ -6,7 +6,6 @@
 //! cargo run --example replies
 //! ```
 
-use scoop::RuntimeError;
 use scoop::errors::NoResult;
 use scoop::prelude::*;
 
@@ -164,12 +163,9 @@ async fn main() -> Result<()> {
 
     // The same in two parts. The handle may also come from `scoop.find(id)`.
     let trip = scoop.launch(nights(["Thursday", "Friday", "New Year's Eve"])).await?;
-    match trip.result::<TripWanted>().await {
-        Err(RuntimeError::NoResult { why: NoResult::RolledBack(failure), .. }) => {
-            println!("no trip: {}", failure.root_causes()[0].message);
-        }
-        other => panic!("a night is too dear: {other:?}"),
-    }
+    let error = trip.result::<TripWanted>().await.expect_err("a night is too dear");
+    let Some(NoResult::RolledBack(failure)) = error.no_result() else { panic!("{error:?}") };
+    println!("no trip: {}", failure.root_causes()[0].message);
     scoop.shutdown().await?;
     Ok(())
 }

@@ -229,7 +229,7 @@ async fn command_state(State(scoop): State<Scoop>, Path(id): Path<Uuid>) -> Resu
     let state = async { scoop.find(id).await?.command_state().await };
     match state.await {
         Ok(state) => Ok(state.map_or("null".into(), |state| state.to_string())),
-        Err(scoop::RuntimeError::NoSuchMessage { .. }) => Err(StatusCode::NOT_FOUND),
+        Err(error) if error.is_not_found() => Err(StatusCode::NOT_FOUND),
         Err(_) => Err(StatusCode::SERVICE_UNAVAILABLE),
     }
 }

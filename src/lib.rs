@@ -84,7 +84,7 @@ pub mod errors {
 
 /// Whether a program works: [`Scoop::health`].
 pub mod health {
-    pub use scoop_runtime::{EngineState, Health, RunningStep};
+    pub use scoop_runtime::{CheckHealth, EngineState, Health, RunningStep};
 }
 
 /// Making the tables without a program.

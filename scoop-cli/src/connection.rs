@@ -4,7 +4,7 @@ use std::env::{self, VarError};
 use std::io;
 use std::time::Duration;
 
-use scoop_runtime::{RuntimeError, Scoop, connect_options};
+use scoop_runtime::{Scoop, connect_options};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection, PgPool};
 
@@ -108,9 +108,7 @@ impl Connection {
         let builder = if self.behind_proxy { builder.behind_proxy() } else { builder };
         match builder.client().await {
             Ok(scoop) => Ok(scoop),
-            Err(error @ RuntimeError::Unavailable { .. }) => {
-                Err(self.refusal().await.unwrap_or(error.into()))
-            }
+            Err(error) if error.is_unavailable() => Err(self.refusal().await.unwrap_or(error.into())),
             Err(error) => Err(error.into()),
         }
     }

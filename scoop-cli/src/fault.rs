@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use scoop_core::Escaped;
 use scoop_operate::OperateError;
+use scoop_runtime::internal::ErrorKind;
 use scoop_runtime::{RuntimeError, SetupError};
 
 use crate::times::{in_words, utc};
@@ -63,8 +64,8 @@ pub(crate) enum Fault {
 impl From<RuntimeError> for Fault {
     fn from(error: RuntimeError) -> Self {
         // In the words of the command line.
-        match error {
-            RuntimeError::QueueFull { saga, limit, waited, .. } => {
+        match error.kind() {
+            ErrorKind::QueueFull { saga, limit, waited, .. } => {
                 let still = waited.map(|waited| format!(" after {}", in_words(waited))).unwrap_or_default();
                 Self::Refused(format!(
                     "the queue of saga `{saga}` is full{still}: at most {limit} of its runs may wait for a worker; nothing was \
@@ -72,7 +73,7 @@ impl From<RuntimeError> for Fault {
                      of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`"
                 ))
             }
-            error => Self::Library(error.into()),
+            _ => Self::Library(error.into()),
         }
     }
 }
@@ -214,7 +215,7 @@ mod tests {
             (differs, ["0a1b in the database (applied 1970-01-01T", "but 2c3d in this command line"]),
             (too_new, ["of version 4", "versions up to 3"]),
         ] {
-            let text = Fault::from(RuntimeError::Setup(vec![it])).text();
+            let text = Fault::from(RuntimeError::from(vec![it])).text();
             assert!(both.iter().all(|part| text.contains(part)), "{text}");
             assert!(text.ends_with("use the command line of the version of the programs"), "{text}");
         }

@@ -68,7 +68,7 @@ pub(crate) enum ErrorKind {
         rebuilt: RebuiltEntities,
     },
 
-    #[error("{needs} needs PostgreSQL, and this program runs in memory; ask `scoop.is_in_memory()` before")]
+    #[error("{needs} needs PostgreSQL, and this program runs in memory")]
     InMemory { needs: &'static str },
 }
 
@@ -101,68 +101,51 @@ impl From<ErrorKind> for OperateError {
 }
 
 impl OperateError {
+    /// The error of the runtime that this one is, if so.
+    fn of_runtime(&self) -> Option<&RuntimeError> {
+        match &*self.0 {
+            ErrorKind::Runtime(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether the call may succeed when repeated: the connection or the server failed, or there was no connection for a read, not
     /// the request.
     pub fn is_transient(&self) -> bool {
-        matches!(&*self.0, ErrorKind::Runtime(error) if error.is_transient())
+        self.of_runtime().is_some_and(RuntimeError::is_transient)
     }
 
     /// Whether the request may have taken effect despite this error, since the answer of the database was lost.
     pub fn may_have_happened(&self) -> bool {
-        matches!(&*self.0, ErrorKind::Runtime(error) if error.may_have_happened())
+        self.of_runtime().is_some_and(RuntimeError::may_have_happened)
     }
 
     /// Whether there is no such run, hierarchy, message, unique key, schedule or handler: it was never there, or it was deleted. So it
     /// is with an id that is [of another kind](Self::wrong_id), and a key that [outlives](Self::kept_until) its hierarchy.
     pub fn is_not_found(&self) -> bool {
-        matches!(
-            *self.0,
-            ErrorKind::Runtime(
-                RuntimeError::NoSuchRun { .. }
-                    | RuntimeError::NoSuchMessage { .. }
-                    | RuntimeError::NoSuchKey { .. }
-                    | RuntimeError::KeptKey { .. }
-                    | RuntimeError::NoSchedule { .. }
-                    | RuntimeError::NoHandler { .. }
-                    | RuntimeError::WrongId { .. }
-            )
-        )
+        self.of_runtime().is_some_and(|error| error.is_not_found() || error.is_no_handler())
     }
 
     /// Whether an argument is wrong: a name, a text, a time or a value that is not possible.
     pub fn is_invalid(&self) -> bool {
-        matches!(
-            *self.0,
-            ErrorKind::PruneAge { .. }
-                | ErrorKind::PauseTarget { .. }
-                | ErrorKind::PauseTime { .. }
-                | ErrorKind::PauseText { .. }
-                | ErrorKind::Runtime(
-                    RuntimeError::Signal { .. }
-                        | RuntimeError::Topic { .. }
-                        | RuntimeError::Time { .. }
-                        | RuntimeError::TooLarge { .. }
-                        | RuntimeError::FindBy { .. }
-                        | RuntimeError::NulCharacter { .. }
-                        | RuntimeError::NestingTooDeep { .. }
-                )
-        )
+        use ErrorKind::{PauseTarget, PauseText, PauseTime, PruneAge};
+        matches!(*self.0, PruneAge { .. } | PauseTarget { .. } | PauseTime { .. } | PauseText { .. })
+            || self.of_runtime().is_some_and(RuntimeError::is_invalid)
     }
 
     /// Whether the role of the connections lacks a right. The guide has a page about security, which lists the rights.
     pub fn is_denied(&self) -> bool {
-        matches!(*self.0, ErrorKind::Runtime(RuntimeError::Denied { .. }))
+        self.of_runtime().is_some_and(RuntimeError::is_denied)
     }
 
     /// Whether the database did not answer in time, or the program was shut down.
     pub fn is_unavailable(&self) -> bool {
-        use RuntimeError::{ReadsBusy, ShutDown, Unavailable};
-        matches!(*self.0, ErrorKind::Runtime(Unavailable { .. } | ShutDown { .. } | ReadsBusy { .. }))
+        self.of_runtime().is_some_and(RuntimeError::is_unavailable)
     }
 
     /// Whether other reads of this program had all its connections for reads, for too long.
     pub fn is_busy(&self) -> bool {
-        matches!(*self.0, ErrorKind::Runtime(RuntimeError::ReadsBusy { .. }))
+        self.of_runtime().is_some_and(RuntimeError::is_busy)
     }
 
     /// Whether the record of a failed rollback is damaged. So neither can its run be repaired, nor a run whose repair concerns it.
@@ -172,18 +155,12 @@ impl OperateError {
 
     /// What the given id names, and the kind of id that the call takes, if these differ.
     pub fn wrong_id(&self) -> Option<(&IdObject, IdKind)> {
-        match &*self.0 {
-            ErrorKind::Runtime(RuntimeError::WrongId { named, wanted, .. }) => Some((named, *wanted)),
-            _ => None,
-        }
+        self.of_runtime()?.wrong_id()
     }
 
     /// The time until which a unique key is kept whose hierarchy was deleted.
     pub fn kept_until(&self) -> Option<SystemTime> {
-        match *self.0 {
-            ErrorKind::Runtime(RuntimeError::KeptKey { until, .. }) => Some(until),
-            _ => None,
-        }
+        self.of_runtime()?.kept_until()
     }
 
     /// The least time that is possible, if a shorter one was given: as the age of what is pruned, or for a pause.
@@ -212,10 +189,7 @@ impl OperateError {
 
     /// What is wrong with the schema, if the tables are missing or do not fit.
     pub fn setup(&self) -> &[SetupError] {
-        match &*self.0 {
-            ErrorKind::Runtime(RuntimeError::Setup(mistakes)) => mistakes,
-            _ => &[],
-        }
+        self.of_runtime().map_or(&[], RuntimeError::setup)
     }
 }
 
@@ -236,15 +210,18 @@ fn not_rebuilt(failed: u64, failures: &[EntityNotRebuilt]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use scoop_runtime::internal;
+
     use super::*;
 
     #[test]
     fn transient_error_of_the_runtime_is_among_the_sources() {
-        let busy = RuntimeError::ReadsBusy { doing: "runs were listed", waited: Duration::ZERO };
-        let busy = OperateError::from(busy);
+        let kind = internal::ErrorKind::ReadsBusy { doing: "runs were listed", waited: Duration::ZERO };
+        let busy = OperateError::from(RuntimeError::from(kind));
         assert!(busy.is_busy() && busy.is_unavailable() && busy.is_transient(), "{busy:?}");
         assert!(busy.source().is_some_and(|source| source.is::<RuntimeError>()), "{busy:?}");
-        let absent = OperateError::from(RuntimeError::NoSchedule { saga: "daily".into() });
+        let absent = RuntimeError::from(internal::ErrorKind::NoSchedule { saga: "daily".into() });
+        let absent = OperateError::from(absent);
         assert!(absent.is_not_found() && absent.source().is_none(), "{absent:?}");
     }
 

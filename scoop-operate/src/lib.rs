@@ -74,7 +74,7 @@ pub struct Operate {
 pub trait OperateExt {
     /// What operators see of this program.
     ///
-    /// In memory, whatever reads the database panics. Shared code checks [`Scoop::is_in_memory`] first.
+    /// In memory, whatever reads the database panics.
     ///
     /// ```no_run
     /// use scoop_operate::OperateExt;
@@ -224,8 +224,6 @@ impl Operate {
 
     fn database(&self) -> Arc<Database> {
         let database = self.database.clone();
-        database.expect(
-            "this program runs in memory, where operators find nothing; check `Scoop::is_in_memory` first",
-        )
+        database.expect("this program runs in memory, where operators find nothing")
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 pub use crate::api::RequestInfo;
 pub use crate::api::operations::*;
-pub use crate::error::{is_of_setup, is_refused, unarchived, written};
+pub use crate::error::{ErrorKind, is_of_setup, is_refused, unarchived, written};
 pub use crate::model::entity::StoredEntityEvent;
 pub use crate::model::format::{ahead, humane, strategy, system_time, utc};
 use crate::model::handlers::RegisteredHandler;
@@ -46,6 +46,12 @@ pub mod json {
 pub fn unique_ids(topic: &str, key: &str) -> (Uuid, Uuid) {
     let ids = NewMessage::unique_ids(topic, key);
     (ids.id, ids.root)
+}
+
+/// Returns once a shutdown of this program, or of this client, has begun, or all of its handles are gone: for streams that a server waits
+/// for when it stops.
+pub fn shutdown_begun(scoop: &Scoop) -> impl Future<Output = ()> + Send + 'static {
+    scoop.shutdown_begun()
 }
 
 /// Notifies the processes with these handlers.

@@ -60,9 +60,9 @@ pub mod shown {
 #[cfg(feature = "in-memory")]
 pub use api::InMemory;
 pub use api::{
-    Builder, CommandHandle, CommandState, EntityEvent, EntityEvents, EntityState, Handle, Health, Launch,
-    LaunchAll, LaunchUntyped, Migrate, Outcome, ReadTree, Request, Scoop, SendSignal, Status, migrate,
-    migration_files,
+    Builder, CheckHealth, CommandHandle, CommandState, EntityEvent, EntityEvents, EntityState, Handle,
+    Health, Launch, LaunchAll, LaunchUntyped, Migrate, Outcome, ReadTree, Request, Scoop, SendSignal, Status,
+    migrate, migration_files,
 };
 pub use engine::EngineState;
 pub use error::{FailedStep, NoResult, RuntimeError, SetupError};

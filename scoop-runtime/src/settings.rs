@@ -116,8 +116,7 @@ impl Limits {
     }
 
     /// The maximum depth of a hierarchy in runs, by default 1,000. A run of a message that a client launched has
-    /// depth 1; the runs of the messages that its steps launch have depth 2. A launch beyond the maximum fails with
-    /// [`RuntimeError::DepthExceeded`](crate::RuntimeError::DepthExceeded), since it is usually the recursion of a saga that launches
+    /// depth 1; the runs of the messages that its steps launch have depth 2. A launch beyond the maximum fails, since it is usually the recursion of a saga that launches
     /// itself.
     ///
     /// Each row of a run contains the ids of all its ancestors, 16 bytes each. So the cost of a run grows with its

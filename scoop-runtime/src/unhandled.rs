@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use sqlx::PgConnection;
 
+use crate::error::ErrorKind;
 use crate::error::is_denied;
 use crate::model::handlers::RegisteredHandler;
 use crate::store::{self, HandlerList, NewMessage, Store, Unhandled};
@@ -21,7 +22,7 @@ impl Unhandled {
         // If the list cannot be read, the error is still correct.
         let listed = store.listed_handlers(&HandlerList::default()).await.unwrap_or_default();
         let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
-        RuntimeError::NoHandler { topic, message, subscribed }
+        RuntimeError::from(ErrorKind::NoHandler { topic, message, subscribed })
     }
 }
 

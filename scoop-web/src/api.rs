@@ -18,6 +18,7 @@ use scoop_operate::{
     EntityContents, EventCursor, Explanation, ListRequest, Operate, OperateError, OperateExt as _,
     PagedListItem, RecordedEvent, RunContents, RunCounts, RunExplanation, RunSummary,
 };
+use scoop_runtime::internal::ErrorKind;
 use scoop_runtime::{HierarchyId, IdKind, IdObject, RuntimeError, Tree};
 use serde::Serialize;
 use serde_json::json;
@@ -159,7 +160,7 @@ async fn list_runs(web: &Web, fields: &Fields) -> Result<Page<RunSummary>, Fault
 async fn run(web: &Web, fields: &Fields) -> Result<RunExplanation, Fault> {
     let Explanation { id, named, mut runs, .. } = explanation(web, fields).await?;
     let run = runs.pop().filter(|_| matches!(named, IdObject::Run { .. }));
-    run.ok_or_else(|| RuntimeError::WrongId { id, named, wanted: IdKind::Run }.into())
+    run.ok_or_else(|| RuntimeError::from(ErrorKind::WrongId { id, named, wanted: IdKind::Run }).into())
 }
 
 async fn contents(web: &Web, fields: &Fields) -> Result<RunContents, Fault> {

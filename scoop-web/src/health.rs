@@ -24,13 +24,13 @@ pub fn health(scoop: Scoop) -> Router {
 }
 
 async fn live(State(scoop): State<Scoop>) -> Response {
-    if scoop.engine_state() == EngineState::Failed {
+    if scoop.health().is_live() {
+        answer(StatusCode::OK, "live\n")
+    } else {
         answer(
             StatusCode::SERVICE_UNAVAILABLE,
             "not live: a task of the engine panicked, or its runtime has ended\n",
         )
-    } else {
-        answer(StatusCode::OK, "live\n")
     }
 }
 

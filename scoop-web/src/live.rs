@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, stream};
 use scoop_operate::OperateExt as _;
+use scoop_runtime::internal::shutdown_begun;
 use scoop_runtime::{HierarchyId, Scoop};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{self, Receiver, WeakSender};
@@ -142,7 +143,7 @@ pub(crate) async fn stream(State(web): State<SharedWeb>, RawQuery(query): RawQue
     let Ok(permit) = web.live.permits.clone().try_acquire_owned() else {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
-    let (stopped, shutdown) = (web.live.stopped(), web.scoop.shutdown_begun());
+    let (stopped, shutdown) = (web.live.stopped(), shutdown_begun(&web.scoop));
     let stops = async move {
         tokio::select! {
             () = stopped.cancelled() => {}

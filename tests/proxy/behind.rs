@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use scoop::RuntimeError;
 use scoop::prelude::*;
 use scoop::requests::{CancelAnswer, RollbackAnswer};
 use sqlx::postgres::PgConnectOptions;
@@ -248,7 +247,8 @@ async fn a_message_exists_exactly_if_the_transaction_of_the_user_does() -> Resul
             assert_eq!(launched.ends().await?, Outcome::Committed);
         } else {
             tx.rollback().await?;
-            assert!(matches!(launched.wait().await, Err(RuntimeError::NoSuchMessage { .. })));
+            let gone = launched.wait().await.expect_err("it was rolled back");
+            assert!(gone.is_not_found() && gone.to_string().starts_with("there is no message "), "{gone}");
         }
     }
     assert_eq!((count(&db, "ordered").await, count(&db, "shipped").await), (2, 2));
@@ -298,10 +298,10 @@ mod mistakes {
     async fn mistake(builder: scoop::Builder) -> SetupError {
         match builder.only::<Parts>().provide(Parts { program: "none" }).start().await {
             Ok(_) => panic!("it started"),
-            Err(RuntimeError::Setup(mistakes)) => {
-                <[_; 1]>::try_from(mistakes).expect("one mistake")[0].clone()
-            }
-            Err(other) => panic!("{other}: {:?}", std::error::Error::source(&other)),
+            Err(error) => match error.setup() {
+                [mistake] => mistake.clone(),
+                _ => panic!("{error}: {:?}", std::error::Error::source(&error)),
+            },
         }
     }
 

@@ -2,6 +2,7 @@
 
 use scoop_core::{Escaped, visible_step};
 use scoop_operate::{Content, OperateExt as _};
+use scoop_runtime::internal::ErrorKind;
 use scoop_runtime::{IdKind, IdObject, RunId, RuntimeError, Scoop};
 
 use super::target::id;
@@ -23,7 +24,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> R
     let explanation = scoop.operate().runs().explain(args.run).await?;
     let (IdObject::Run { .. }, Some(explained)) = (&explanation.named, explanation.runs.first()) else {
         let (id, named) = (args.run.uuid(), explanation.named.clone());
-        return Err(RuntimeError::WrongId { id, named, wanted: IdKind::Run }.into());
+        return Err(RuntimeError::from(ErrorKind::WrongId { id, named, wanted: IdKind::Run }).into());
     };
     let contents = scoop.operate().runs().contents(&explained.run).await?;
     if output.json {

@@ -2,6 +2,7 @@
 
 use scoop_core::Escaped;
 use scoop_operate::{Explanation, OperateError, OperateExt as _, WaitReason};
+use scoop_runtime::internal::ErrorKind;
 use scoop_runtime::{
     IdKind, IdObject, RelaunchAnswer, RepairAnswer, Request, RunId, RunPhase, RunRequest, RuntimeError, Scoop,
 };
@@ -327,7 +328,7 @@ async fn explain_object(scoop: &Scoop, id: Uuid, wanted: IdKind) -> Result<Expla
         _ => false,
     };
     if !is_wanted {
-        return Err(RuntimeError::WrongId { id, named: explained.named, wanted }.into());
+        return Err(RuntimeError::from(ErrorKind::WrongId { id, named: explained.named, wanted }).into());
     }
     Ok(explained)
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use scoop_core::Escaped;
 use scoop_operate::OperateExt as _;
-use scoop_runtime::{Pause, RuntimeError, Scoop};
+use scoop_runtime::internal::ErrorKind;
+use scoop_runtime::{Pause, Scoop};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -69,11 +70,11 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
     if !not_awaited {
         signal = signal.required();
     }
-    let reached = signal.await.map_err(|error| match error {
-        RuntimeError::SignalNotAwaited { .. } => {
+    let reached = signal.await.map_err(|error| match error.kind() {
+        ErrorKind::SignalNotAwaited { .. } => {
             Fault::NotFound(format!("{error}; or add --not-awaited to send it anyway"))
         }
-        error => error.into(),
+        _ => error.into(),
     })?;
     let pauses = if reached > 0 { scoop.operate().pauses().list().await? } else { vec![] };
     if output.json {

@@ -1,7 +1,7 @@
 //! What a command is about: an id, or a topic with a unique key.
 
 use scoop_operate::OperateExt as _;
-use scoop_runtime::{HierarchyId, IdObject, PauseTarget, RuntimeError, Scoop};
+use scoop_runtime::{HierarchyId, IdObject, PauseTarget, Scoop};
 use uuid::Uuid;
 
 use super::filters::FieldValue;
@@ -95,11 +95,12 @@ impl Target {
         let id = self.id(scoop).await?;
         match scoop.find(id).await {
             Ok(found) => Ok(found.id()),
-            Err(RuntimeError::WrongId {
-                named: IdObject::Run { hierarchy, .. } | IdObject::Message { hierarchy, .. },
-                ..
-            }) => Ok(hierarchy),
-            Err(error) => Err(error.into()),
+            Err(error) => match error.wrong_id() {
+                Some((IdObject::Run { hierarchy, .. } | IdObject::Message { hierarchy, .. }, _)) => {
+                    Ok(*hierarchy)
+                }
+                _ => Err(error.into()),
+            },
         }
     }
 }

@@ -76,8 +76,7 @@ impl Entities {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Entity`](scoop_runtime::RuntimeError::Entity) if the key has no bytes, more than 255, or a NUL character, or if the message of an event is
-    /// missing; or if the database fails.
+    /// If the key has no bytes, more than 255, or a NUL character; if the message of an event is missing; or if the database fails.
     ///
     /// ```no_run
     /// # use scoop_operate::OperateExt as _;

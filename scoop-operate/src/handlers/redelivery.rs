@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::{BoxFuture, FutureExt};
-use scoop_runtime::internal::{HandlerList, notify_ready, reschedule_timer, run_to_completion};
+use scoop_runtime::internal::{ErrorKind, HandlerList, notify_ready, reschedule_timer, run_to_completion};
 use scoop_runtime::{HierarchyId, RuntimeError, Subscribed, When};
 use serde::Serialize;
 
@@ -65,7 +65,9 @@ impl Redeliver {
         if !listed.iter().any(|listed| listed.topic == self.topic) {
             let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
             let message = "operate().handlers().redeliver".to_owned();
-            return Err(RuntimeError::NoHandler { topic: self.topic, message, subscribed }.into());
+            return Err(
+                RuntimeError::from(ErrorKind::NoHandler { topic: self.topic, message, subscribed }).into()
+            );
         }
         let now = database.retrying("the clock was read", |_| database.now()).await?.earliest;
         let since = self.since.map_or(Ok(now - LOOKS_BACK), |since| When::At(since).instant(now))?;

@@ -54,7 +54,7 @@ impl Retention {
     /// [`RetainedHierarchies`](scoop_runtime::RetainedHierarchies) has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
     /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
     ///
-    /// A deleted hierarchy is as if it had never been: [`Scoop::find`](scoop_runtime::Scoop::find) returns [`RuntimeError::NoSuchMessage`](scoop_runtime::RuntimeError::NoSuchMessage), and a
+    /// A deleted hierarchy is as if it had never been: [`Scoop::find`](scoop_runtime::Scoop::find) returns [`RuntimeError::is_not_found`](scoop_runtime::RuntimeError::is_not_found), and a
     /// launch with its [unique](scoop_runtime::Launch::unique) key starts a new one, unless [the key is
     /// kept](scoop_runtime::Retention::unique_keys). The messages that are events of an entity
     /// stay.

@@ -2,6 +2,7 @@
 
 use futures_util::future::{BoxFuture, FutureExt};
 use scoop_runtime::RuntimeError;
+use scoop_runtime::internal::ErrorKind;
 use scoop_runtime::internal::system_time;
 use uuid::Uuid;
 
@@ -41,7 +42,7 @@ impl Runs {
         async move {
             let doing = "a run was explained";
             let Some(named) = database.retrying(doing, |_| database.named(id)).await? else {
-                return Err(RuntimeError::NoSuchRun { id }.into());
+                return Err(RuntimeError::from(ErrorKind::NoSuchRun { id }).into());
             };
             let (hierarchy, ids) = named.runs_of(id);
             let mut runs = Vec::with_capacity(ids.len());

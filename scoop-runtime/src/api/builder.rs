@@ -12,6 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use super::migrate::bring_up_to_date;
 use super::scoop::PrivateServer;
 use crate::engine::{self, Engine};
+use crate::error::ErrorKind;
 use crate::error::is_crowded;
 use crate::model::program::Program;
 use crate::model::retention::Retention;
@@ -317,7 +318,7 @@ impl Builder {
     }
 
     /// The maximum time for which an operation is retried while the database is away, as when the server restarts or
-    /// connections are cut; by default 30 seconds. Then the operation fails with [`RuntimeError::Unavailable`]. This
+    /// connections are cut; by default 30 seconds. Then the operation fails with [`RuntimeError::is_unavailable`]. This
     /// applies to launches, requests such as [`Scoop::cancel`], and reads. Zero means a single attempt.
     ///
     /// A launch or request takes effect once, regardless of the number of attempts: its ids are made in the program.
@@ -353,9 +354,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Setup`] with all mistakes in the program and the settings, or, if there are none, in the
-    /// database, such as missing rights. [`RuntimeError::NoConnection`] if the pool or the server has no connection
-    /// left; other errors if the database fails.
+    /// [`RuntimeError::setup`] with all mistakes in the program and the settings, or, if there are none, in the
+    /// database, such as missing rights. Others if the pool or the server has no connection left, or if the database
+    /// fails.
     ///
     /// # Cancel safety
     ///
@@ -424,7 +425,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As [`Builder::start`], except for those about sagas; and [`RuntimeError::Setup`] with
+    /// As [`Builder::start`], except for those about sagas; and [`RuntimeError::setup`] with
     /// [`SetupError::NoTables`], [`SetupError::SchemaTooOld`] or [`SetupError::SchemaTooNew`] if the tables are not
     /// those of this version of Scoop. While the server is away, connecting is retried for as long as the
     /// [retry time](Builder::retry_for) lasts.
@@ -544,13 +545,13 @@ async fn check_rights(tables: &PostgresStore) -> Result<(), RuntimeError> {
 /// Adds the remedy to an error of a start.
 pub(super) async fn explain(error: RuntimeError, pool: &PgPool, required: u32, own: u32) -> RuntimeError {
     use sqlx::migrate::MigrateError::{Execute, ExecuteMigration};
-    if !error.of_sqlx().is_some_and(is_crowded) {
+    if !error.kind().of_sqlx().is_some_and(is_crowded) {
         return error.denied();
     }
-    let source = match error {
-        RuntimeError::Database { source, .. }
-        | RuntimeError::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => source,
-        error => return error,
+    let source = match error.into_kind() {
+        ErrorKind::Database { source, .. }
+        | ErrorKind::Migration { source: Execute(source) | ExecuteMigration(source, _), .. } => source,
+        kind => return kind.into(),
     };
     let (max, options) = (pool.options().get_max_connections(), pool.connect_options());
     let refusal = match source {
@@ -559,7 +560,7 @@ pub(super) async fn explain(error: RuntimeError, pool: &PgPool, required: u32, o
         }
         _ => Some(source.to_string()),
     };
-    RuntimeError::NoConnection { max, required, own, refusal, source }
+    RuntimeError::from(ErrorKind::NoConnection { max, required, own, refusal, source })
 }
 
 async fn connect(database: Option<Database>) -> Result<(PgPool, Option<PrivateServer>), RuntimeError> {

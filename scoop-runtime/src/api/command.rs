@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::handle::Handle;
 use super::launch::Launch;
 use super::scoop::Scoop;
+use crate::error::ErrorKind;
 use crate::error::sqlstate::decodes_data;
 use crate::saga::sql_entity::{Erased, Table};
 use crate::store::EntityId;
@@ -55,9 +56,8 @@ impl<C: Command> CommandHandle<C> {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoResult`] if the command was [refused](crate::NoResult::Refused) or failed, or no program handled it
-    /// when it was sent;
-    /// [`RuntimeError::ReplyMismatch`] if the decision is of other types; otherwise as [`Handle::wait`].
+    /// [`RuntimeError::no_result`] if the command was [refused](crate::NoResult::Refused) or failed, or no program handled it
+    /// when it was sent. Another if the decision is of other types; otherwise as [`Handle::wait`].
     pub async fn decision(&self) -> Result<C::Reply, RuntimeError> {
         self.handle.decision::<C>().await
     }
@@ -102,7 +102,7 @@ pub fn possible_key(id: EntityId) -> Result<EntityId, RuntimeError> {
         None => Ok(id),
         Some(why) => {
             let EntityId { name, key } = id;
-            Err(RuntimeError::Entity { entity: name, key, why: format!("the key {why}") })
+            Err(RuntimeError::from(ErrorKind::Entity { entity: name, key, why: format!("the key {why}") }))
         }
     }
 }
@@ -149,7 +149,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Entity`] if the key has no bytes, more than 255, or a NUL character, if the stored state does
+    /// If the key has no bytes, more than 255, or a NUL character, if the stored state does
     /// not fit the type, or if its version is less than 0; or if the database fails.
     ///
     /// ```no_run
@@ -171,8 +171,9 @@ impl Scoop {
         let EntityId { key, .. } = id;
         let (version, state) = self.stored_entity(EntityId { name: E::NAME, key: key.clone() }).await?;
         let state = state.map_or_else(|| Ok(E::default()), |state| E::read_stored(&state));
-        let state =
-            state.map_err(|error| RuntimeError::Entity { entity: E::NAME, key, why: error.to_string() })?;
+        let state = state.map_err(|error| {
+            RuntimeError::from(ErrorKind::Entity { entity: E::NAME, key, why: error.to_string() })
+        })?;
         Ok(EntityState { version, state })
     }
 
@@ -188,7 +189,7 @@ impl Scoop {
             let id = possible_key(id)?;
             let unreadable = |why: String| {
                 let EntityId { name, key } = id.clone();
-                RuntimeError::Entity { entity: name, key, why }
+                RuntimeError::from(ErrorKind::Entity { entity: name, key, why })
             };
             let Some(pool) = (!self.is_in_memory()).then(|| self.pool()) else {
                 return Err(unreadable("its state is in a table, and this program runs in memory".into()));
@@ -219,7 +220,11 @@ impl Scoop {
                 match decodes_data(&given_up.source) {
                     true => {
                         let (entity, key) = (id.name, id.key.clone());
-                        RuntimeError::Entity { entity, key, why: given_up.source.to_string() }
+                        RuntimeError::from(ErrorKind::Entity {
+                            entity,
+                            key,
+                            why: given_up.source.to_string(),
+                        })
                     }
                     false => GivenUp::error("an entity was looked up")(given_up),
                 }
@@ -227,7 +232,7 @@ impl Scoop {
             let StoredEntity { version, state } = stored?.unwrap_or_default();
             let version = u64::try_from(version).map_err(|_| {
                 let why = format!("its version is {version}, less than 0; {RENUMBER}");
-                RuntimeError::Entity { entity: id.name, key: id.key.clone(), why }
+                RuntimeError::from(ErrorKind::Entity { entity: id.name, key: id.key.clone(), why })
             })?;
             Ok((version, state))
         }

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::command::possible_key;
 use super::scoop::Scoop;
+use crate::error::ErrorKind;
 use crate::model::entity::StoredEntityEvent;
 use crate::model::format::system_time;
 use crate::store::EntityId;
@@ -44,7 +45,7 @@ impl EntityEvent {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Entity`] if the payload does not fit the type.
+    /// If the payload does not fit the type.
     pub fn message<M: Message>(&self) -> Result<Option<M>, RuntimeError> {
         if self.topic != M::TOPIC {
             return Ok(None);
@@ -53,7 +54,7 @@ impl EntityEvent {
         M::read_stored(&self.payload).map(Some).map_err(|error| {
             let why =
                 format!("its event of version {version} on topic `{topic}` does not fit its type: {error}");
-            RuntimeError::Entity { entity: self.id.name, key: self.id.key.clone(), why }
+            RuntimeError::from(ErrorKind::Entity { entity: self.id.name, key: self.id.key.clone(), why })
         })
     }
 
@@ -61,7 +62,7 @@ impl EntityEvent {
         let StoredEntityEvent { version, at, message, run, event } = stored;
         let Some((topic, payload)) = event else {
             let why = format!("the message {message} of its event of version {version} is missing");
-            return Err(RuntimeError::Entity { entity: id.name, key: id.key.clone(), why });
+            return Err(RuntimeError::from(ErrorKind::Entity { entity: id.name, key: id.key.clone(), why }));
         };
         Ok(Self {
             version: u64::try_from(version).unwrap_or_default(),

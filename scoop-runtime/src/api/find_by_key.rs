@@ -3,6 +3,7 @@
 use futures_util::future::FutureExt;
 use scoop_core::Message;
 
+use crate::error::ErrorKind;
 use crate::model::format::system_time;
 use crate::store::NewMessage;
 use crate::util::retries::GivenUp;
@@ -13,7 +14,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchKey`] if none was launched with it; [`RuntimeError::KeptKey`] if its hierarchy was deleted and
+    /// [`RuntimeError::is_not_found`] if none was launched with it; [`RuntimeError::kept_until`] if its hierarchy was deleted and
     /// the key is kept; or if the database fails.
     ///
     /// ```no_run
@@ -47,12 +48,16 @@ pub fn find_topic_by_key(
     let (scoop, topic, key) = (scoop.clone(), topic.to_owned(), key.to_owned());
     async move {
         let found = found.await;
-        let Err(RuntimeError::NoSuchMessage { .. }) = found else { return found };
+        if !found.as_ref().is_err_and(|error| matches!(error.kind(), ErrorKind::NoSuchMessage { .. })) {
+            return found;
+        }
         // The id follows from the key, so it says nothing to the caller.
         let kept = scoop.retrying(|_| scoop.store().key_valid_until(ids.id)).await;
         match kept.map_err(GivenUp::error("a unique key was looked up"))? {
-            Some(until) => Err(RuntimeError::KeptKey { topic, key, until: system_time(until) }),
-            None => Err(RuntimeError::NoSuchKey { topic, key }),
+            Some(until) => {
+                Err(RuntimeError::from(ErrorKind::KeptKey { topic, key, until: system_time(until) }))
+            }
+            None => Err(RuntimeError::from(ErrorKind::NoSuchKey { topic, key })),
         }
     }
     .boxed()

@@ -16,6 +16,7 @@ use self::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::read_tree::ReadTree;
 use crate::completion::{CompletionListener, RunEnd, StartedAs};
 use crate::engine::current_step;
+use crate::error::ErrorKind;
 use crate::model::answers::RollbackFailure;
 use crate::store::{HandlerOutcome, MessageStatus, RequestKey, Store, Waited};
 use crate::tree::TreeBounds;
@@ -178,10 +179,10 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet).
-    /// [`RuntimeError::WaitInStep`] in a step of a program on this database.
-    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.
-    /// [`RuntimeError::ShutDown`] if its private PostgreSQL was stopped by a shutdown. A failed connection is not an
+    /// [`RuntimeError::is_not_found`] if the transaction that launched the message was not committed (yet).
+    /// Another in a step of a program on this database.
+    /// [`RuntimeError::is_unavailable`] if the tokio runtime that this program was started on is gone, or if its private
+    /// PostgreSQL was stopped by a shutdown. A failed connection is not an
     /// error: the call retries without a limit.
     ///
     /// ```no_run
@@ -205,13 +206,16 @@ impl Handle {
         wait: impl Future<Output = Result<T, RuntimeError>>,
     ) -> Result<T, RuntimeError> {
         if let Some(step) = current_step(self.scoop.store()) {
-            return Err(RuntimeError::WaitInStep { saga: step.saga.clone(), step: step.step.clone() });
+            return Err(RuntimeError::from(ErrorKind::WaitInStep {
+                saga: step.saga.clone(),
+                step: step.step.clone(),
+            }));
         }
         match self.scoop.engine() {
             None => wait.await,
             Some(engine) => tokio::select! {
                 biased;
-                () = engine.lost() => Err(RuntimeError::EngineGone),
+                () = engine.lost() => Err(RuntimeError::from(ErrorKind::EngineGone)),
                 result = wait => result,
             },
         }
@@ -278,9 +282,9 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if the transaction that launched the message was not committed (yet),
-    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
-    /// lasts, [`RuntimeError::Database`] if the database refuses.
+    /// [`RuntimeError::is_not_found`] if the transaction that launched the message was not committed (yet),
+    /// [`RuntimeError::is_unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
+    /// lasts; others if the database refuses.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
         async move { self.look(self.scoop.retry_for()).await }.boxed()
     }
@@ -290,7 +294,7 @@ impl Handle {
         let status = Retries::new(retry_for).run(look).await;
         let status = status.map_err(GivenUp::error("a hierarchy was looked up"))?;
         if !status.emitted {
-            return Err(RuntimeError::NoSuchMessage { id: self.message });
+            return Err(RuntimeError::from(ErrorKind::NoSuchMessage { id: self.message }));
         }
         Ok(status_of(status))
     }
@@ -306,8 +310,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
-    /// lasts, [`RuntimeError::Database`] if the database refuses.
+    /// [`RuntimeError::is_unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
+    /// lasts; others if the database refuses.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RunState, RuntimeError};
@@ -410,7 +414,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSchedule`] if no program that gives the saga a schedule has ever started on this database;
+    /// [`RuntimeError::is_not_found`] if no program that gives the saga a schedule has ever started on this database;
     /// or if the database fails.
     ///
     /// # Cancel safety
@@ -433,7 +437,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchMessage`] if there is none, [`RuntimeError::WrongId`] if the id is that of a run or a
+    /// [`RuntimeError::is_not_found`] if there is none, [`RuntimeError::wrong_id`] if the id is that of a run or a
     /// message; or if the database fails.
     ///
     /// ```no_run
@@ -478,7 +482,7 @@ pub fn trigger_named(
             })
         };
         let triggered = triggering.await.map_err(GivenUp::error("a saga was run by hand"))?;
-        scoop.notify_ready(&triggered.ok_or(RuntimeError::NoSchedule { saga })?);
+        scoop.notify_ready(&triggered.ok_or(RuntimeError::from(ErrorKind::NoSchedule { saga }))?);
         Ok(Handle::new(scoop, root, asked.id))
     }
     .boxed()

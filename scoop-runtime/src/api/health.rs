@@ -1,5 +1,6 @@
 //! The health of a process, for probes of an orchestrator.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
@@ -50,53 +51,67 @@ impl Health {
     }
 }
 
-impl Scoop {
-    /// The state of the engine of this process, without a look at the database: for the probe of liveness, which an outage of
-    /// the database must not delay.
-    ///
-    /// ```no_run
-    /// # use scoop_runtime::{EngineState, Scoop};
-    /// # fn example(scoop: Scoop) {
-    /// let is_live = scoop.engine_state() != EngineState::Failed;
-    /// # }
-    /// ```
-    pub fn engine_state(&self) -> EngineState {
-        self.engine().map_or(EngineState::Absent, |engine| engine.state())
-    }
+/// A look at the health of a process. Await it for the whole [`Health`].
+#[must_use = "nothing is looked at without `.await`, or `.is_live()`"]
+pub struct CheckHealth<'a>(&'a Scoop);
 
-    /// Reads the health of this process. Takes two short statements, and no more than 4 s.
-    ///
-    /// ```no_run
-    /// # async fn example(scoop: scoop_runtime::Scoop) {
-    /// let health = scoop.health().await;
-    /// println!("live: {}, ready: {}, lag: {:?}", health.is_live(), health.is_ready(), health.lag);
-    /// # }
-    /// ```
-    pub fn health(&self) -> BoxFuture<'_, Health> {
+impl CheckHealth<'_> {
+    /// Whether the process can recover without a restart, without a look at the database: for the probe of liveness, which an outage
+    /// of the database must not delay.
+    pub fn is_live(&self) -> bool {
+        self.0.engine_state() != EngineState::Failed
+    }
+}
+
+impl<'a> IntoFuture for CheckHealth<'a> {
+    type Output = Health;
+    type IntoFuture = BoxFuture<'a, Health>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self(scoop) = self;
         async move {
             let began = Instant::now();
-            let engine = self.engine();
+            let engine = scoop.engine();
             let look = async {
                 match engine {
                     Some(engine) => engine.is_registered().await,
-                    None => self.store().now().await.map(|_| false),
+                    None => scoop.store().now().await.map(|_| false),
                 }
             };
             let answer = tokio::time::timeout(DATABASE_MAX, look).await.ok().and_then(Result::ok);
             let database = answer.map(|_| began.elapsed());
             let clock_lag = match database {
-                Some(_) => tokio::time::timeout(DATABASE_MAX, self.store().clock_lag()).await,
+                Some(_) => tokio::time::timeout(DATABASE_MAX, scoop.store().clock_lag()).await,
                 None => Ok(Ok(Duration::ZERO)),
             };
             Health {
                 clock_lag: clock_lag.unwrap_or(Ok(Duration::ZERO)).unwrap_or_default(),
                 database,
-                engine: self.engine_state(),
+                engine: scoop.engine_state(),
                 has_session: engine.is_some_and(|engine| engine.has_session()),
                 is_registered: answer.unwrap_or_default(),
                 lag: engine.map_or(Duration::ZERO, |engine| engine.lag()),
             }
         }
         .boxed()
+    }
+}
+
+impl Scoop {
+    /// The health of this process, for probes of an orchestrator. Awaited, it takes two short statements, and no more than 4 s.
+    ///
+    /// ```no_run
+    /// # async fn example(scoop: scoop_runtime::Scoop) {
+    /// println!("live: {}", scoop.health().is_live());             // without a look at the database
+    /// let health = scoop.health().await;
+    /// println!("ready: {}, lag: {:?}", health.is_ready(), health.lag);
+    /// # }
+    /// ```
+    pub fn health(&self) -> CheckHealth<'_> {
+        CheckHealth(self)
+    }
+
+    fn engine_state(&self) -> EngineState {
+        self.engine().map_or(EngineState::Absent, |engine| engine.state())
     }
 }

@@ -165,7 +165,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::Setup`] with all mistakes in the program.
+    /// [`RuntimeError::setup`] with all mistakes in the program.
     ///
     /// # Cancel safety
     ///

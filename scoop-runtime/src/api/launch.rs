@@ -369,9 +369,9 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// If the message cannot be stored. [`RuntimeError::NoHandler`] if it requires a handler and none is subscribed;
-    /// it is then not launched. [`RuntimeError::QueueFull`] if the queue of a saga that would get it has a limit and is full;
-    /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::Unavailable`] if the database is away for longer than the
+    /// If the message cannot be stored. [`RuntimeError::is_no_handler`] if it requires a handler and none is subscribed;
+    /// it is then not launched. [`RuntimeError::is_queue_full`] if the queue of a saga that would get it has a limit and is full;
+    /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::is_unavailable`] if the database is away for longer than the
     /// [retry time](crate::Builder::retry_for) lasts: until then the launch is retried with the same ids, so that it takes
     /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
     ///
@@ -425,7 +425,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// As [`Scoop::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
+    /// As [`Scoop::launch`]. [`RuntimeError::is_invalid`] if the topic is empty, has more than 63 bytes or a NUL character.
     ///
     /// # Cancel safety
     ///

@@ -25,9 +25,8 @@ use crate::store::{self, ConnectionSettings, Schema, Sessions};
 ///
 /// # Errors
 ///
-/// [`RuntimeError::Setup`] if the tables are of a later version, if the server is too old, if the role lacks a right,
-/// or if the pool leads through a proxy that shares sessions; [`RuntimeError::Migration`] or
-/// [`RuntimeError::Database`] if the database fails.
+/// [`RuntimeError::setup`] if the tables are of a later version, if the server is too old, if the role lacks a right,
+/// or if the pool leads through a proxy that shares sessions; others if the database fails.
 ///
 /// # Cancel safety
 ///
@@ -92,7 +91,7 @@ pub(crate) async fn bring_up_to_date(sessions: &Sessions, schema: &Schema) -> Re
 ///
 /// # Errors
 ///
-/// [`RuntimeError::Setup`] if the name cannot be that of a schema, see [`Builder::schema`](crate::Builder::schema).
+/// [`RuntimeError::setup`] if the name cannot be that of a schema, see [`Builder::schema`](crate::Builder::schema).
 ///
 /// ```
 /// # extern crate scoop_runtime as scoop;

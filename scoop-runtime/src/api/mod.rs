@@ -31,7 +31,7 @@ pub use builder::Builder;
 pub use command::{CommandHandle, CommandState, EntityState};
 pub use entity_events::{EntityEvent, EntityEvents};
 pub use handle::{Handle, Outcome, Status};
-pub use health::Health;
+pub use health::{CheckHealth, Health};
 #[cfg(feature = "in-memory")]
 pub use in_memory::InMemory;
 pub use launch::{Launch, LaunchAll, LaunchUntyped};

@@ -257,7 +257,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; or if
+    /// [`RuntimeError::is_not_found`] if nothing has that id, [`RuntimeError::wrong_id`] if it is that of a message; or if
     /// the database fails.
     ///
     /// # Cancel safety
@@ -286,7 +286,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoSuchRun`] if nothing has that id, [`RuntimeError::WrongId`] if it is that of a message; or if
+    /// [`RuntimeError::is_not_found`] if nothing has that id, [`RuntimeError::wrong_id`] if it is that of a message; or if
     /// the database fails.
     ///
     /// # Cancel safety

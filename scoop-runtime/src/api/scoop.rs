@@ -15,6 +15,7 @@ use crate::api::signal_types::SignalTypes;
 use crate::completion::StartedAs;
 use crate::engine::launch_batcher::LaunchBatcher;
 use crate::engine::{Admission, Engine, current_step};
+use crate::error::ErrorKind;
 use crate::settings::{CLIENT_CONNECTIONS, Limits, Settings, WORKING_CONNECTIONS};
 use crate::store::{
     Archive, ConnectionSettings, NewMessage, ParentRef, PostgresStore, RepairResult, Schema, Sessions, Store,
@@ -146,9 +147,9 @@ impl Scoop {
         let named = self.retrying(|_| self.store().named(id)).await;
         let named = named.map_err(GivenUp::error("an id was looked up"))?;
         Ok(match (named, wanted) {
-            (Some(named), _) => RuntimeError::WrongId { id, named, wanted },
-            (None, IdKind::Hierarchy) => RuntimeError::NoSuchMessage { id },
-            (None, IdKind::Run | IdKind::RunOrHierarchy) => RuntimeError::NoSuchRun { id },
+            (Some(named), _) => RuntimeError::from(ErrorKind::WrongId { id, named, wanted }),
+            (None, IdKind::Hierarchy) => RuntimeError::from(ErrorKind::NoSuchMessage { id }),
+            (None, IdKind::Run | IdKind::RunOrHierarchy) => RuntimeError::from(ErrorKind::NoSuchRun { id }),
         })
     }
 
@@ -157,12 +158,12 @@ impl Scoop {
     /// limit; [`Scoop::shutdown_within`] has one. A client waits until the workers are notified of what it has launched.
     ///
     /// If a private PostgreSQL was stopped, later operations of the program and of its handles fail with
-    /// [`RuntimeError::ShutDown`]. On another database they go on: what is launched is left to other processes.
+    /// [`RuntimeError::is_unavailable`]. On another database they go on: what is launched is left to other processes.
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::ShutdownInStep`] in a step of this program, which is not shut down.
-    /// [`RuntimeError::EngineGone`] if the tokio runtime that this program was started on is gone.
+    /// If it is called in a step of this program, which is not shut down.
+    /// [`RuntimeError::is_unavailable`] if the tokio runtime that this program was started on is gone.
     ///
     /// # Cancel safety
     ///
@@ -197,7 +198,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::StepsStopped`] with the saga, the step and the run of each of these steps; otherwise as
+    /// [`RuntimeError::stopped_steps`] with the saga, the step and the run of each of these steps; otherwise as
     /// [`Scoop::shutdown`].
     ///
     /// # Cancel safety
@@ -227,19 +228,18 @@ impl Scoop {
         .boxed()
     }
 
-    /// Returns once a shutdown of this program, or of this client, has begun, or all of its handles are gone: for what serves requests
-    /// until then. For streams that a server waits for when it stops: end them, and shut down beside the server.
-    #[doc(hidden)]
-    pub fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
+    /// Returns once a shutdown of this program, or of this client, has begun, or all of its handles are gone.
+    pub(crate) fn shutdown_begun(&self) -> impl Future<Output = ()> + Send + 'static {
         self.inner.stopping.clone().cancelled_owned()
     }
 
     /// An error in a step of this program: a shutdown waits for its end.
     fn outside_of_steps(&self) -> Result<(), RuntimeError> {
         match current_step(self.store()).filter(|_| self.engine().is_some()) {
-            Some(step) => {
-                Err(RuntimeError::ShutdownInStep { saga: step.saga.clone(), step: step.step.clone() })
-            }
+            Some(step) => Err(RuntimeError::from(ErrorKind::ShutdownInStep {
+                saga: step.saga.clone(),
+                step: step.step.clone(),
+            })),
             None => Ok(()),
         }
     }
@@ -266,14 +266,13 @@ impl Scoop {
     ///
     /// # Panics
     ///
-    /// In memory (`Scoop::in_memory`), where there is no pool. Shared code checks [`Scoop::is_in_memory`] first.
+    /// In memory (`Scoop::in_memory`), where there is no pool.
     pub fn pool(&self) -> &PgPool {
         let pool = self.inner.pool.as_ref();
-        pool.expect("this program runs in memory, so it has no pool; check `Scoop::is_in_memory` first")
+        pool.expect("this program runs in memory, so it has no pool")
     }
 
-    /// Whether the program runs in memory (`Scoop::in_memory`).
-    pub fn is_in_memory(&self) -> bool {
+    pub(crate) fn is_in_memory(&self) -> bool {
         self.inner.pool.is_none()
     }
 

@@ -11,6 +11,7 @@ use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use super::scoop::Scoop;
+use crate::error::ErrorKind;
 use crate::error::is_denied;
 use crate::saga::shape;
 use crate::saga::signal::{RETENTION_MAX, prepare, prepare_value};
@@ -70,7 +71,7 @@ impl SendSignal {
         self
     }
 
-    /// Refuses the signal with [`RuntimeError::SignalNotAwaited`] if no saga of any program that has ever started on this
+    /// Refuses the signal if no saga of any program that has ever started on this
     /// database awaits signals of its name. A role that may not read this sends it.
     ///
     /// ```no_run
@@ -165,7 +166,7 @@ async fn check_awaited(scoop: &Scoop, name: &str) -> Result<(), RuntimeError> {
         return Ok(());
     }
     let near = Subscribed::near(name, awaited.iter().map(String::as_str)).near;
-    Err(RuntimeError::SignalNotAwaited { signal: name.to_owned(), near })
+    Err(RuntimeError::from(ErrorKind::SignalNotAwaited { signal: name.to_owned(), near }))
 }
 
 /// What keeps the sagas that await a signal from reading this payload; empty if one of them may read it. Without a living one
@@ -190,10 +191,10 @@ pub async fn check_signal(scoop: &Scoop, name: &str, payload: &Value) -> Result<
     scoop.signal_types().remember(name, types);
     match misfits.is_empty() {
         true => Ok(()),
-        false => Err(RuntimeError::Signal {
+        false => Err(RuntimeError::from(ErrorKind::Signal {
             signal: name.to_owned(),
             why: format!("no saga that awaits it can read it: {}", misfits.join("; ")),
-        }),
+        })),
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::Engine;
 use crate::RuntimeError;
+use crate::error::ErrorKind;
 use crate::store::{LimitedTopics, NewMessage, QueueLength, Store};
 use crate::telemetry::metrics;
 use crate::util::ids;
@@ -157,7 +158,13 @@ impl Admission {
                 if left.is_zero() || count > limit as usize {
                     metrics::refused_launches(&topic, &saga, count);
                     let waited = within.map(|_| waited);
-                    return Err(RuntimeError::QueueFull { saga, topic, limit, messages: count, waited });
+                    return Err(RuntimeError::from(ErrorKind::QueueFull {
+                        saga,
+                        topic,
+                        limit,
+                        messages: count,
+                        waited,
+                    }));
                 }
                 tokio::time::sleep(shortened(delay).min(left)).await;
                 delay = (delay * 2).min(DELAY_MAX);

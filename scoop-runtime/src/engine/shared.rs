@@ -22,6 +22,7 @@ use super::user_code::running::Running;
 use super::wakeups::Wakeups;
 use crate::completion::Completions;
 use crate::engine::decisions::queue::DecisionQueue;
+use crate::error::ErrorKind;
 use crate::model::subscribed_saga::SubscribedSaga;
 use crate::saga::registry::{Sagas, Scheduled};
 use crate::settings::Settings;
@@ -98,7 +99,7 @@ impl Engine {
         tokio::select! {
             biased;
             () = self.stopped.cancelled() => Ok(()),
-            () = self.gone.cancelled() => Err(RuntimeError::EngineGone),
+            () = self.gone.cancelled() => Err(RuntimeError::from(ErrorKind::EngineGone)),
         }
     }
 
@@ -123,7 +124,11 @@ impl Engine {
         let steps = self.running.steps();
         self.running.abandon();
         self.stopped().await?;
-        if steps.is_empty() { Ok(()) } else { Err(RuntimeError::StepsStopped { limit, steps }) }
+        if steps.is_empty() {
+            Ok(())
+        } else {
+            Err(RuntimeError::from(ErrorKind::StepsStopped { limit, steps }))
+        }
     }
 
     /// The sagas of this process, under all names that are known of them.

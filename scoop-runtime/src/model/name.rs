@@ -97,7 +97,7 @@ id! {
     /// [`RunInfo::id`](crate::RunInfo::id), `StuckRun::id` and
     /// `FailedRollback::id` give it; `operate().failures().retry`,
     /// [`Scoop::cancel`](crate::Scoop::cancel) and other requests take it. A [`Uuid`] from a log converts into it, as
-    /// does its text; a request fails with [`RuntimeError::WrongId`](crate::RuntimeError::WrongId) if it names
+    /// does its text; a request fails with [`RuntimeError::wrong_id`](crate::RuntimeError::wrong_id) if it names
     /// something else. It can be bound to a query as a `uuid`.
     ///
     /// ```

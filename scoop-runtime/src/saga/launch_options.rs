@@ -9,6 +9,7 @@ use scoop_core::{
 };
 use time::OffsetDateTime;
 
+use crate::error::ErrorKind;
 use crate::store::Store;
 use crate::telemetry::trace::{self, with_trace};
 use crate::util::payload::{self, StepName};
@@ -167,7 +168,7 @@ pub(crate) fn check_context_size(limit: usize, context: &Context) -> Result<(), 
     }
     let largest = context.iter().max_by_key(|(_, text)| text.len());
     let largest = largest.map_or_else(String::new, |(key, _)| key.to_owned());
-    Err(RuntimeError::ContextTooLarge { bytes, limit, largest })
+    Err(RuntimeError::from(ErrorKind::ContextTooLarge { bytes, limit, largest }))
 }
 
 /// The methods that set the options of a launch, for a builder with a field `options`.
@@ -234,7 +235,7 @@ macro_rules! launch_options {
 
         /// Makes the launch fail if no handler is subscribed to the topic at that moment. `#[message(handlers =
         /// "required")]` does so for all messages of a type. A client gets
-        /// [`RuntimeError::NoHandler`]($crate::RuntimeError::NoHandler), and nothing is stored. A step fails with
+        /// [`RuntimeError::is_no_handler`]($crate::RuntimeError::is_no_handler), and nothing is stored. A step fails with
         /// that error when it ends, and nothing of it is committed.
         pub fn required(mut self) -> Self {
             self.options.required = true;
@@ -262,7 +263,7 @@ macro_rules! room_option {
         ///
         /// # Errors
         ///
-        /// The launch fails with [`RuntimeError::QueueFull`]($crate::RuntimeError::QueueFull) if there is no room by then.
+        /// The launch fails with [`RuntimeError::is_queue_full`]($crate::RuntimeError::is_queue_full) if there is no room by then.
         ///
         /// # Cancel safety
         ///

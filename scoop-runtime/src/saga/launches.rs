@@ -7,6 +7,7 @@ use scoop_core::{Definition, StepKind};
 
 use super::registry::RunnableSaga;
 use crate::RuntimeError;
+use crate::error::ErrorKind;
 use crate::model::launches::StepTopic;
 use crate::util::sync::{Mutex, lock};
 
@@ -48,7 +49,7 @@ impl RunnableSaga {
     pub(crate) fn undeclared_launch(&self, step: usize, topic: &str, message: String) -> RuntimeError {
         let StepTopic { saga, step, topic } =
             self.step_topic(position_of_code(&self.definition, step), topic);
-        RuntimeError::UndeclaredLaunch { saga, step, topic, message }
+        RuntimeError::from(ErrorKind::UndeclaredLaunch { saga, step, topic, message })
     }
 
     pub(crate) fn declared_launches(&self) -> impl Iterator<Item = StepTopic> {

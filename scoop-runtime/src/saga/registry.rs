@@ -10,6 +10,7 @@ use scoop_core::{CodedError, Definition, NameKind, NamedType, Schedule};
 use uuid::Uuid;
 
 use super::launches::KnownLaunches;
+use crate::error::ErrorKind;
 use crate::model::schedule::Timetable;
 use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::model::tick::Tick;
@@ -399,7 +400,7 @@ fn quoted(names: &[&str]) -> String {
 
 impl From<Vec<SetupError>> for RuntimeError {
     fn from(errors: Vec<SetupError>) -> Self {
-        Self::Setup(errors)
+        ErrorKind::Setup(errors).into()
     }
 }
 

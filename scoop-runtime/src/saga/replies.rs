@@ -5,6 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::RuntimeError;
+use crate::error::ErrorKind;
 use crate::model::children::Child;
 use crate::saga::shape;
 
@@ -30,14 +31,14 @@ pub(crate) fn replies_of<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M
     });
     let read = |(handler, message_id, reply): (_, _, Value)| match M::Reply::read_stored(&reply) {
         Ok(value) => Ok(Reply { handler, message_id, value }),
-        Err(source) => Err(RuntimeError::ReplyMismatch {
+        Err(source) => Err(RuntimeError::from(ErrorKind::ReplyMismatch {
             saga: handler,
             message: message_id,
             expected: std::any::type_name::<M::Reply>(),
             stored: shape::of_stored(&reply),
             shape: shape::outermost::<M::Reply>(),
             source,
-        }),
+        })),
     };
     each.map(read).collect()
 }

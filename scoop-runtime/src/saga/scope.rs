@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use self::services::{StepEffect, StepServices};
 use crate::bug::{Bug, is_injected};
+use crate::error::ErrorKind;
 use crate::error::sqlstate::RolledBack;
 use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
 use crate::saga::launch_options::{self, Options, launch_options};
@@ -269,7 +270,7 @@ impl<'a> Scope<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Scope::launch`]. [`RuntimeError::Topic`] if the topic is empty, has more than 63 bytes or a NUL character.
+    /// As [`Scope::launch`]. [`RuntimeError::is_invalid`] if the topic is empty, has more than 63 bytes or a NUL character.
     ///
     /// ```
     /// # use scoop_runtime::Scope;
@@ -361,10 +362,11 @@ impl<'a> Scope<'a> {
         self.place.note_launch(self.services, M::TOPIC);
         let store = self.services.store;
         let launch = insert_in(store, self.services.unhandled, self.tx().await?, launched).await;
-        let launch = launch.map_err(|error| match error.of_sqlx().is_some_and(is_transient_within_step) {
-            true => Error::from(error).into_infrastructure(),
-            false => error.into(),
-        })?;
+        let launch =
+            launch.map_err(|error| match error.kind().of_sqlx().is_some_and(is_transient_within_step) {
+                true => Error::from(error).into_infrastructure(),
+                false => error.into(),
+            })?;
         if let Some(opened) = &mut self.transaction {
             opened.ready_handlers.extend(launch.handlers);
         }
@@ -803,7 +805,13 @@ impl Emit<'_> {
         }
         let StepName { saga, step } = self.place.step_name();
         let (saga, step, topic) = (saga.to_owned(), step.to_owned(), self.message.topic.clone());
-        Some(Error::permanent(RuntimeError::DepthExceeded { saga, step, topic, depth, limit }))
+        Some(Error::permanent(RuntimeError::from(ErrorKind::DepthExceeded {
+            saga,
+            step,
+            topic,
+            depth,
+            limit,
+        })))
     }
 }
 

@@ -6,6 +6,7 @@ use scoop_core::{Json, Signal, SignalKey};
 use serde_json::Value;
 
 use crate::RuntimeError;
+use crate::error::ErrorKind;
 use crate::store::NewSignal;
 
 use crate::util::{ids, payload};
@@ -26,7 +27,7 @@ pub(crate) fn prepare_value(
     limit: usize,
     value: impl FnOnce() -> serde_json::Result<Value>,
 ) -> Result<NewSignal, RuntimeError> {
-    let refused = |why: String| RuntimeError::Signal { signal: to.name.clone(), why };
+    let refused = |why: String| RuntimeError::from(ErrorKind::Signal { signal: to.name.clone(), why });
     if let Some(why) = to.refused() {
         return Err(refused(why));
     }

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::types::{ClaimKey, ClaimedRun, HierarchyFlags, timestamps};
 use crate::RuntimeError;
 use crate::completion::StartedAs;
+use crate::error::ErrorKind;
 use crate::util::ids;
 use crate::util::payload::{measured, of_message};
 use crate::util::retries::Attempt;
@@ -239,7 +240,7 @@ pub(crate) fn found_by(
 
 /// The error for a value by which no run can be found.
 fn unfindable(topic: &str, UnfitField { field, why }: UnfitField) -> RuntimeError {
-    RuntimeError::FindBy { topic: topic.to_owned(), field, why }
+    RuntimeError::from(ErrorKind::FindBy { topic: topic.to_owned(), field, why })
 }
 
 /// The same of a message without a type: the values of the fields that are registered for its topic.

@@ -4,6 +4,7 @@ use scoop_core::{ContextError, Error, Json, Message, TOPIC_BYTES_MAX};
 use serde_json::Value;
 
 use crate::RuntimeError;
+use crate::error::ErrorKind;
 
 /// The default maximum size of a payload, in bytes of JSON.
 pub(crate) const BYTES_MAX_DEFAULT: usize = 1024 * 1024;
@@ -48,12 +49,12 @@ impl Unstorable {
 
     /// Converts the error of a launch, or of a change of the context, to an error of the step.
     pub(crate) fn in_step(StepName { saga, step }: StepName<'_>, error: RuntimeError) -> Error {
-        let (what, why) = match error {
-            RuntimeError::Payload { topic, source } => (format!("a message for topic `{topic}`"), source),
-            RuntimeError::Context(ContextError::Unwritable { key, source }) => {
+        let (what, why) = match error.into_kind() {
+            ErrorKind::Payload { topic, source } => (format!("a message for topic `{topic}`"), source),
+            ErrorKind::Context(ContextError::Unwritable { key, source }) => {
                 (format!("the value for the key `{key}` of the context"), source)
             }
-            other => return other.into(),
+            other => return RuntimeError::from(other).into(),
         };
         Self { what: format!("{what}, from step `{step}` of saga `{saga}`,"), why }.into()
     }
@@ -62,13 +63,14 @@ impl Unstorable {
 /// Converts the message to JSON. The topic is checked for types without the derive, which checks it, too.
 pub(crate) fn of_message<M: Message>(message: &M) -> Result<Value, RuntimeError> {
     check_topic(M::TOPIC, std::any::type_name::<M>())?;
-    Json::to_value(message).map_err(|source| RuntimeError::Payload { topic: M::TOPIC, source })
+    Json::to_value(message)
+        .map_err(|source| RuntimeError::from(ErrorKind::Payload { topic: M::TOPIC, source }))
 }
 
 /// Checks that a message can have this topic. `message` is its type, or what launches it without one.
 pub(crate) fn check_topic(topic: &str, message: &'static str) -> Result<(), RuntimeError> {
     if !(1..=TOPIC_BYTES_MAX).contains(&topic.len()) || topic.contains('\0') {
-        return Err(RuntimeError::Topic { topic: topic.to_owned(), message });
+        return Err(RuntimeError::from(ErrorKind::Topic { topic: topic.to_owned(), message }));
     }
     Ok(())
 }
@@ -87,17 +89,21 @@ pub(crate) fn measured(
 ) -> Result<(Value, usize), RuntimeError> {
     let text = value.to_string();
     if text.len() > limit {
-        return Err(RuntimeError::TooLarge { what: what(), bytes: text.len(), limit });
+        return Err(RuntimeError::from(ErrorKind::TooLarge { what: what(), bytes: text.len(), limit }));
     }
     // JSON contains a NUL only as this escape, so the value is searched only if the text has it.
     if text.contains("\\u0000") && has_nul(&value) {
-        return Err(RuntimeError::NulCharacter { what: what() });
+        return Err(RuntimeError::from(ErrorKind::NulCharacter { what: what() }));
     }
     // Few values have so many brackets, so the depth is computed only for these.
     if text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).take(DEPTH_MAX + 1).count() > DEPTH_MAX {
         let depth = depth(&value);
         if depth > DEPTH_MAX {
-            return Err(RuntimeError::NestingTooDeep { what: what(), depth, limit: DEPTH_MAX });
+            return Err(RuntimeError::from(ErrorKind::NestingTooDeep {
+                what: what(),
+                depth,
+                limit: DEPTH_MAX,
+            }));
         }
     }
     Ok((value, text.len()))
@@ -222,16 +228,16 @@ mod fuzz {
         fn accepted_value_can_be_read_back_and_refused_value_cannot(value in value()) {
             let text = value.to_string();
             let read = serde_json::from_str::<Value>(&text).ok();
-            match measured(value.clone(), LIMIT, || "a thing".into()) {
+            match measured(value.clone(), LIMIT, || "a thing".into()).map_err(RuntimeError::into_kind) {
                 Ok((taken, bytes)) => {
                     prop_assert_eq!(bytes, text.len());
                     prop_assert_eq!(&taken, &value);
                     prop_assert_eq!(read.as_ref(), Some(&value));
                     prop_assert!(bytes <= LIMIT && !has_nul(&value));
                 }
-                Err(RuntimeError::TooLarge { bytes, .. }) => prop_assert!(bytes == text.len() && bytes > LIMIT),
-                Err(RuntimeError::NulCharacter { .. }) => prop_assert!(text.replace("\\\\", "").contains("\\u0000")),
-                Err(RuntimeError::NestingTooDeep { depth, limit, .. }) => {
+                Err(ErrorKind::TooLarge { bytes, .. }) => prop_assert!(bytes == text.len() && bytes > LIMIT),
+                Err(ErrorKind::NulCharacter { .. }) => prop_assert!(text.replace("\\\\", "").contains("\\u0000")),
+                Err(ErrorKind::NestingTooDeep { depth, limit, .. }) => {
                     prop_assert!(depth > limit && read.is_some() == (depth < 128), "{depth}");
                 }
                 Err(other) => prop_assert!(false, "{other}"),

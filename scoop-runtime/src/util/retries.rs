@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::error::ErrorKind;
 use crate::error::{is_contended, is_denied, is_transient, is_without_tables, loses_answer, refusal};
 use crate::util::read_permits::{ReadPermit, ReadPermits, is_out_of_permits};
 use crate::{RuntimeError, SetupError};
@@ -237,19 +238,26 @@ impl GivenUp {
                 return vec![SetupError::NoTables { what }].into();
             }
             if is_denied(&source) {
-                return RuntimeError::Denied { doing, refusal: refusal(&source), source };
+                return RuntimeError::from(ErrorKind::Denied { doing, refusal: refusal(&source), source });
             }
             // Only a shutdown closes the pools of the store.
             if matches!(source, sqlx::Error::PoolClosed) {
-                return RuntimeError::ShutDown { doing, may_have_happened };
+                return RuntimeError::from(ErrorKind::ShutDown { doing, may_have_happened });
             }
             if is_out_of_permits(&source) {
-                return RuntimeError::ReadsBusy { doing, waited };
+                return RuntimeError::from(ErrorKind::ReadsBusy { doing, waited });
             }
             if !may_have_happened && !may_succeed_later(&source) {
-                return RuntimeError::Database { doing, source };
+                return RuntimeError::from(ErrorKind::Database { doing, source });
             }
-            RuntimeError::Unavailable { doing, attempts, waited, retry_for, may_have_happened, source }
+            RuntimeError::from(ErrorKind::Unavailable {
+                doing,
+                attempts,
+                waited,
+                retry_for,
+                may_have_happened,
+                source,
+            })
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use time::OffsetDateTime;
 
 use crate::RuntimeError;
+use crate::error::ErrorKind;
 
 /// An interval that contains the server's current time.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +69,7 @@ impl When {
         };
         // PostgreSQL supports years before 1, the notation of the protocol does not.
         let in_range = instant.filter(|instant| (1..=9999).contains(&instant.year()));
-        in_range.ok_or_else(|| RuntimeError::Time { when: format!("{self:?}") })
+        in_range.ok_or_else(|| RuntimeError::from(ErrorKind::Time { when: format!("{self:?}") }))
     }
 }
 

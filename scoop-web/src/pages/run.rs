@@ -8,7 +8,7 @@ use axum::response::Response;
 use scoop_core::{EventKind, visible_step};
 use scoop_operate::{OperateExt as _, RunContents, RunSummary, WaitReason};
 use scoop_runtime::shown::{humane, utc};
-use scoop_runtime::{Handle, IdObject, RunEvent, RunInfo, RunState, RuntimeError, Tree};
+use scoop_runtime::{Handle, IdObject, RunEvent, RunInfo, RunState, Tree};
 use uuid::Uuid;
 
 use super::action::{Action, Done};
@@ -245,7 +245,7 @@ async fn tree_of(web: &Web, run: &RunSummary) -> Result<Tree, Fault> {
 async fn gap_above(web: &Web, run: &RunSummary) -> Result<Option<Gap>, Fault> {
     match web.scoop.find(run.hierarchy).await {
         Ok(found) => Ok((!found.leads_to(run.message_id).await?).then_some(Gap::Message)),
-        Err(RuntimeError::NoSuchMessage { .. } | RuntimeError::WrongId { .. }) => Ok(Some(Gap::Launch)),
+        Err(error) if error.is_not_found() => Ok(Some(Gap::Launch)),
         Err(error) => Err(error.into()),
     }
 }

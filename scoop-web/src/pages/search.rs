@@ -5,7 +5,7 @@ use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use scoop_operate::{FindValue, OperateExt as _};
-use scoop_runtime::{HierarchyId, IdObject, RuntimeError, Scoop};
+use scoop_runtime::{HierarchyId, IdObject, Scoop};
 use uuid::Uuid;
 
 use super::{Base, Fields, Frame, page};
@@ -118,10 +118,10 @@ async fn of_values(web: &Web, text: &str) -> Result<Vec<Find>, Fault> {
 pub(super) async fn path_of(scoop: &Scoop, id: Uuid) -> Result<String, Fault> {
     match scoop.find(HierarchyId::from(id)).await {
         Ok(_) => Ok(format!("/hierarchies/{id}")),
-        Err(RuntimeError::WrongId { named: IdObject::Run { .. }, .. }) => Ok(format!("/runs/{id}")),
-        Err(RuntimeError::WrongId { named: IdObject::Message { hierarchy, .. }, .. }) => {
-            Ok(format!("/hierarchies/{hierarchy}"))
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => match error.wrong_id() {
+            Some((IdObject::Run { .. }, _)) => Ok(format!("/runs/{id}")),
+            Some((IdObject::Message { hierarchy, .. }, _)) => Ok(format!("/hierarchies/{hierarchy}")),
+            _ => Err(error.into()),
+        },
     }
 }

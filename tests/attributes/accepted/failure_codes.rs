@@ -1,7 +1,6 @@
 //! Codes that are given and codes that follow from names; two types with one keep the program from
 //! starting.
 #![deny(warnings)]
-use scoop::RuntimeError;
 use scoop::errors::SetupError;
 
 #[derive(Debug, thiserror::Error, serde::Serialize, serde::Deserialize, scoop::FailureCode)]
@@ -29,10 +28,10 @@ pub(crate) async fn main() {
     assert!(matches!(failure.find(), Some(Declined::TooMuch { cents: 7 })));
     assert!(failure.find::<OutOfStock>().is_none());
 
-    let Err(RuntimeError::Setup(mistakes)) = scoop::Scoop::builder().start().await else {
+    let Err(error) = scoop::Scoop::builder().start().await else {
         panic!("it started");
     };
-    let same = mistakes.iter().find_map(|it| match it {
+    let same = error.setup().iter().find_map(|it| match it {
         SetupError::DuplicateFailureCode { code, types } => Some((code, types)),
         _ => None,
     });

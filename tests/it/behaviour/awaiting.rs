@@ -272,7 +272,7 @@ mod unreadable {
             scoop.signal(PaidInWords { amount: "five".into() }, "7").await.unwrap_err().to_string(),
             scoop.operate().runs().signal("payments.confirmed", wrong(), "7").await.unwrap_err().to_string(),
         ];
-        if !scoop.is_in_memory() {
+        if !Database::IN_MEMORY {
             let by_phone = || scoop.operate().runs().signal_run(run, wrong(), "by phone");
             refused.push(by_phone().source("Ada").await.unwrap_err().to_string());
             refused.push(by_phone().dry_run().await.unwrap_err().to_string());
@@ -304,7 +304,7 @@ mod unreadable {
         let tree = order.comes_to(|tree| tree.to_string().contains("a signal was refused")).await?;
         assert!(awaits(&tree), "{tree}");
         let mut texts = vec![tree.to_string()];
-        if !scoop.is_in_memory() {
+        if !Database::IN_MEMORY {
             texts.push(scoop.operate().runs().explain(order.id()).await?.to_string());
         }
         for text in texts {

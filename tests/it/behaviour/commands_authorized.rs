@@ -130,7 +130,7 @@ async fn refused_command_changes_nothing_and_says_who_and_why() -> Result<()> {
         let error = sent.decision().await.expect_err("it is refused");
         let text = format!("{named} may not send the command `open-safe`: owner is needed");
         assert!(error.to_string().ends_with(&format!("it was refused: {text}")), "{error}");
-        let RuntimeError::NoResult { why: NoResult::Refused(failure), .. } = error else {
+        let Some(NoResult::Refused(failure)) = error.no_result() else {
             panic!("it is refused: {error}");
         };
         assert_eq!(failure.find::<RoleMissing>(), Some(RoleMissing { role: "owner".into() }));

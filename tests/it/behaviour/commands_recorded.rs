@@ -159,7 +159,7 @@ async fn command_state(State(scoop): State<Scoop>, Path(id): Path<Uuid>) -> Resu
             let state = state.map(|state| serde_json::json!({ "state": state.to_string() }));
             Ok(serde_json::json!({ "data": { "AsyncCommandState": state } }).to_string())
         }
-        Err(RuntimeError::NoSuchMessage { .. }) => Err(StatusCode::NOT_FOUND),
+        Err(error) if error.is_not_found() => Err(StatusCode::NOT_FOUND),
         Err(_) => Err(StatusCode::SERVICE_UNAVAILABLE),
     }
 }

@@ -272,8 +272,8 @@ async fn undo_that_the_table_refuses_is_the_failure_of_the_rollback() -> Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn table_without_a_database_is_a_mistake_of_the_program() -> Result<()> {
     let error = Scoop::builder().in_memory().only::<Decider<Move>>().start().await;
-    let Err(RuntimeError::Setup(mistakes)) = error else { panic!("there is no table in memory") };
+    let Err(error) = error else { panic!("there is no table in memory") };
     let expected = SetupError::TableInMemory { entity: "ledger".into(), saga: "move-cents".into() };
-    assert_eq!(mistakes, [expected]);
+    assert_eq!(error.setup(), [expected]);
     Ok(())
 }

@@ -331,7 +331,7 @@ async fn failure_that_a_filter_excludes_starts_no_run() -> Result<()> {
     let mut noted = notes.all();
     noted.sort();
     assert_eq!(noted, ["rollback failed: shop", "shop: rollback failed"]);
-    if !scoop.is_in_memory() {
+    if !Database::IN_MEMORY {
         let mut topics: Vec<_> =
             scoop.operate().handlers().list().await?.into_iter().map(|listed| listed.topic).collect();
         topics.retain(|topic| topic.starts_with("scoop."));

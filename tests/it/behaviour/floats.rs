@@ -118,8 +118,10 @@ async fn message_of_a_client_that_is_not_finite_is_refused_and_not_launched() ->
     let db = Database::new().await;
     let scoop = db.start((Scales,)).await?;
     let Err(refused) = scoop.launch(Weight(f64::NAN)).await else { panic!("it was launched") };
-    let RuntimeError::Payload { topic, source } = refused else { panic!("{refused}") };
-    assert_eq!((topic, source.to_string()), ("weight", "it is NaN, which JSON cannot express".into()));
+    assert!(refused.is_invalid(), "{refused:?}");
+    assert_eq!(refused.to_string(), "a message for topic `weight` cannot be written as JSON");
+    let cause = std::error::Error::source(&refused).expect("it has a cause").to_string();
+    assert_eq!(cause, "it is NaN, which JSON cannot express");
     assert_eq!(db.history().await.rows().len(), 0);
     Ok(())
 }

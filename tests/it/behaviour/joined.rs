@@ -137,7 +137,7 @@ async fn message_that_waits_to_be_joined_is_listed_and_explained() -> Result<()>
     let scoop = start(&db, &notes).await?;
     let payment = record(&scoop, paid("7", 990)).await?;
     assert_eq!(waiting(&scoop).await?, [member("7", "payments.captured")]);
-    if !scoop.is_in_memory() {
+    if !Database::IN_MEMORY {
         let run = scoop.operate().runs().explain(payment).await?.runs.remove(0);
         let text = run.to_string();
         assert!(

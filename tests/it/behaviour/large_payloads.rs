@@ -177,7 +177,7 @@ async fn large_launch_that_lacks_a_required_handler_leaves_no_message() -> Resul
     let Outcome::RolledBack(failure) = launched.ends().await? else { panic!("no handler takes them") };
     assert_eq!(failure.kind, "NoHandler");
     let refused = db.client().launch_all((0..COUNT).map(bulk)).required().await;
-    assert!(matches!(refused, Err(RuntimeError::NoHandler { .. })));
+    assert!(refused.is_err_and(|error| error.is_no_handler()));
     assert_eq!(db.number("SELECT count(*) FROM scoop.message WHERE topic = 'large-payloads.bulk'").await, 0);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Ids of runs and hierarchies, and the error for an id that names something else.
 
 use scoop::requests::{CancelAnswer, RepairAnswer};
-use scoop::{Handle, HierarchyId, IdKind, IdObject, RunId, RuntimeError};
+use scoop::{Handle, HierarchyId, IdKind, IdObject, RunId};
 use uuid::Uuid;
 
 use super::*;
@@ -137,8 +137,9 @@ async fn pending_run_is_found_by_its_id() -> Result<()> {
 async fn unknown_id_is_refused() -> Result<()> {
     let (_db, scoop, _) = committed().await?;
     let unknown = Uuid::new_v4();
-    let cancelled = scoop.cancel(unknown, "").await;
-    assert!(matches!(cancelled, Err(RuntimeError::NoSuchRun { id }) if id == unknown), "{cancelled:?}");
+    let cancelled = scoop.cancel(unknown, "").await.unwrap_err();
+    let expected = format!("there is no hierarchy and no run {unknown};");
+    assert!(cancelled.is_not_found() && cancelled.to_string().starts_with(&expected), "{cancelled:?}");
     let retried = scoop.operate().failures().retry(unknown).await.unwrap_err();
     let missing = scoop.operate().failures().interventions(unknown).await.unwrap_err();
     for error in [retried, missing] {

@@ -58,14 +58,13 @@ impl Biller {
 
 #[track_caller]
 fn is_refused<T>(launched: std::result::Result<T, RuntimeError>, near: &[&str]) {
-    match launched.map(drop) {
-        Err(RuntimeError::NoHandler { topic, message, subscribed }) => {
-            assert_eq!(topic, "no-handler.charge");
-            assert!(message.ends_with("no_handler::Charge"), "{message}");
-            assert_eq!(subscribed.near, near);
-        }
-        other => panic!("it was launched: {other:?}"),
-    }
+    let Err(error) = launched else { panic!("it was launched") };
+    assert!(error.is_no_handler(), "{error:?}");
+    let text = error.to_string();
+    assert!(text.starts_with("no handler is subscribed to topic `no-handler.charge`, and `"), "{text}");
+    let near: Vec<_> = near.iter().map(|topic| format!("`{topic}`")).collect();
+    let near = format!("no_handler::Charge` requires one; did you mean {}?; correct", near.join(" or "));
+    assert!(text.contains(&near), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,7 +86,7 @@ async fn required_handler_missing_client_launch_is_refused() -> Result<()> {
             )
         );
         let many = scoop.launch_all([Remark, Remark]).required().await;
-        assert!(matches!(many, Err(RuntimeError::NoHandler { .. })));
+        assert!(many.is_err_and(|error| error.is_no_handler()));
     }
     assert_eq!(db.history().await.rows().len(), 0);
     scoop.shutdown().await?;

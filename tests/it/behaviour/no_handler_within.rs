@@ -35,6 +35,11 @@ handler! {
     step "charge" charge => done();
 }
 
+fn is_without_handler(error: &RuntimeError) -> bool {
+    let expected = "no handler is subscribed to topic `within.charge`, ";
+    error.is_no_handler() && error.to_string().starts_with(expected)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn message_launched_once_before_its_handler_was_retired_is_found_again() -> Result<()> {
     let db = Database::new().await;
@@ -44,7 +49,7 @@ async fn message_launched_once_before_its_handler_was_retired_is_found_again() -
     scoop.operate().handlers().retire("within.charge", "within-charger").await?;
     assert_eq!(scoop.launch(Charge).unique("7").await?.id(), first.id());
     let refused = scoop.launch(Charge).unique("8").await;
-    assert!(matches!(refused, Err(RuntimeError::NoHandler { topic, .. }) if topic == "within.charge"));
+    assert!(refused.is_err_and(|error| is_without_handler(&error)));
     scoop.shutdown().await?;
     Ok(())
 }
@@ -57,7 +62,7 @@ async fn refused_launch_leaves_the_transaction_of_the_caller_usable() -> Result<
     let mut tx = db.pool().begin().await?;
     sqlx::query("INSERT INTO bills VALUES (1)").execute(&mut *tx).await?;
     let refused = scoop.launch(Charge).in_transaction(&mut tx).await;
-    assert!(matches!(refused, Err(RuntimeError::NoHandler { topic, .. }) if topic == "within.charge"));
+    assert!(refused.is_err_and(|error| is_without_handler(&error)));
     let refused = scoop.launch(Bill { once: true }).required().in_transaction(&mut tx).await;
     assert!(refused.is_ok());
     tx.commit().await?;

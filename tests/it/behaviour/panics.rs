@@ -27,13 +27,11 @@ mod in_deserialize {
     async fn a_panic_in_deserialize_does_not_lose_the_run() -> Result<()> {
         let db = Database::new().await;
         let scoop = db.start((TouchyHandler,)).await?;
-        let Err(RuntimeError::Payload { source, .. }) = scoop.launch(Touchy).await else {
-            panic!("it was launched")
-        };
-        assert!(
-            source.to_string().contains("Touchy` does not read back what it writes: it panics"),
-            "{source}"
-        );
+        let Err(refused) = scoop.launch(Touchy).await else { panic!("it was launched") };
+        assert!(refused.is_invalid(), "{refused:?}");
+        assert_eq!(refused.to_string(), "a message for topic `touchy` cannot be written as JSON");
+        let cause = std::error::Error::source(&refused).expect("it has a cause").to_string();
+        assert!(cause.contains("Touchy` does not read back what it writes: it panics"), "{cause}");
         let launched = scoop.launch_untyped("touchy", serde_json::Value::Null).await?;
         let Outcome::RolledBack(failure) = launched.ends().await? else {
             panic!("it did not fail");

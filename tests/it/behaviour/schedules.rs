@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use scoop::HierarchyId;
 use scoop::errors::SetupError;
-use scoop::{HierarchyId, RuntimeError};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -650,10 +650,9 @@ mod by_hand {
     async fn a_saga_that_no_program_has_cannot_be_run() {
         let db = Database::new().await;
         let client = Scoop::client(db.pool().clone());
-        match client.trigger::<Daily>().await.err() {
-            Some(RuntimeError::NoSchedule { saga }) => assert_eq!(saga, "daily"),
-            other => panic!("{other:?}"),
-        }
+        let refused = client.trigger::<Daily>().await.err().expect("no program has it");
+        let expected = "saga `daily` has no schedule; ";
+        assert!(refused.is_not_found() && refused.to_string().starts_with(expected), "{refused:?}");
         let refused = client.operate().schedules().trigger("daily").await.err();
         assert!(refused.as_ref().is_some_and(|error| error.is_not_found()), "{refused:?}");
     }
@@ -673,10 +672,9 @@ mod setup {
     #[tokio::test(flavor = "multi_thread")]
     async fn saga_of_ticks_without_a_schedule_prevents_the_start() {
         let db = Database::new().await;
-        let Err(RuntimeError::Setup(found)) = db.start((Never,)).await else {
-            panic!("it started");
-        };
-        assert!(matches!(&*found, [SetupError::Schedule { name, .. }] if name == "never"), "{found:?}");
+        let Err(error) = db.start((Never,)).await else { panic!("it started") };
+        let found = error.setup();
+        assert!(matches!(found, [SetupError::Schedule { name, .. }] if name == "never"), "{error:?}");
         assert!(found[0].to_string().contains("#[saga(every = \"1h\")]"), "{}", found[0]);
     }
 

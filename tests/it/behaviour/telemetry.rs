@@ -191,7 +191,7 @@ async fn length_of_a_queue_and_refused_launches_are_reported() -> Result<()> {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _recording = ::metrics::set_default_local_recorder(&recorder);
-    assert!(matches!(scoop.launch(Job).await, Err(RuntimeError::QueueFull { .. })));
+    assert!(scoop.launch(Job).await.is_err_and(|error| error.is_queue_full()));
     let reported = || {
         let metrics = snapshotter.snapshot().into_vec().into_iter();
         let value = |name: &str, value: DebugValue| match value {

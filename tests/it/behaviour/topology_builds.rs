@@ -176,9 +176,9 @@ async fn registered_handler_of_a_program_that_never_started_is_not_retired() -> 
 async fn service_without_a_name_is_a_mistake() -> Result<()> {
     let db = Database::new().await;
     let started = without_letters(&db, "a\nb").await.service("").start().await;
-    let Err(scoop::RuntimeError::Setup(mistakes)) = started else { panic!("it starts") };
+    let Err(error) = started else { panic!("it starts") };
     let unfit = |it: &&SetupError| matches!(it, SetupError::UnfitName { .. });
-    assert_eq!(mistakes.iter().filter(unfit).count(), 2, "{mistakes:?}");
+    assert_eq!(error.setup().iter().filter(unfit).count(), 2, "{error:?}");
     Ok(())
 }
 

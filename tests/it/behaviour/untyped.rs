@@ -146,26 +146,25 @@ async fn impossible_topic_name_or_key_is_refused_by_name() -> Result<()> {
     let scoop = start(&db, &notes).await?;
     for topic in ["", &"t".repeat(64), "a\0b"] {
         let refused = scoop.launch_untyped(topic, json("1")).await.err();
-        let Some(RuntimeError::Topic { topic: named, .. }) = &refused else {
-            panic!("{topic:?}: {refused:?}")
-        };
-        assert_eq!(named, topic);
+        let Some(error) = &refused else { panic!("{topic:?} was launched") };
+        let named = format!(" cannot be published on topic {topic:?}: ");
+        assert!(error.is_invalid() && error.to_string().contains(&named), "{topic:?}: {error:?}");
     }
     let refused = scoop.launch_untyped("untyped.orders", json("1")).required().await.err();
-    let Some(error @ RuntimeError::NoHandler { .. }) = &refused else { panic!("{refused:?}") };
+    let Some(error) = &refused else { panic!("it was launched") };
+    assert!(error.is_no_handler(), "{error:?}");
     assert!(error.to_string().contains("`Scoop::launch_untyped` requires one"), "{error}");
     let refused = scoop.operate().runs().signal("untyped.payed", json("1"), "7").required().await.err();
-    let Some(error @ RuntimeError::SignalNotAwaited { signal, near }) = &refused else {
-        panic!("{refused:?}")
-    };
-    assert_eq!((&**signal, &near[..]), ("untyped.payed", &["untyped.paid".to_owned()][..]));
-    assert!(error.to_string().contains("(did you mean `untyped.paid`?)"), "{error}");
+    let Some(error) = &refused else { panic!("it was sent") };
+    let expected = "no saga has ever awaited a signal `untyped.payed` (did you mean `untyped.paid`?); ";
+    assert!(error.to_string().starts_with(expected), "{error}");
     let kept = scoop.operate().runs().signal("untyped.paid", json(r#"{"amount":1}"#), "8").required().await?;
     assert_eq!(kept, 0, "no run awaits it yet, but a saga does");
     for (name, key) in [("", "7"), (&*"n".repeat(181), "7"), ("a\0b", "7"), ("untyped.paid", "")] {
         let refused = scoop.operate().runs().signal(name, json("1"), key).await.err();
-        let Some(RuntimeError::Signal { signal, .. }) = &refused else { panic!("{name:?}: {refused:?}") };
-        assert_eq!(signal, name);
+        let Some(error) = &refused else { panic!("{name:?} was sent") };
+        let named = format!("the signal `{}` cannot be sent: ", name.replace('\0', r"\u{0}"));
+        assert!(error.is_invalid() && error.to_string().starts_with(&named), "{name:?}: {error:?}");
     }
     scoop.shutdown().await?;
     Ok(())

@@ -167,18 +167,17 @@ mod im_07 {
         assert_eq!(run.scoop.rollback(run.root.id(), "undo").await?, RollbackAnswer::AlreadyRolledBack);
 
         // The id of a message is not the id of a run. An unknown id is neither.
-        let message = run.scoop.cancel(run.root.message_id(), "who?").await;
-        assert!(
-            matches!(message, Err(RuntimeError::WrongId { id, .. }) if id == run.root.message_id()),
-            "{message:?}"
-        );
-        let message = run.scoop.rollback(run.root.message_id(), "who?").await;
-        assert!(matches!(message, Err(RuntimeError::WrongId { .. })), "{message:?}");
+        let named = format!("{} is ", run.root.message_id());
+        let message = run.scoop.cancel(run.root.message_id(), "who?").await.unwrap_err();
+        assert!(message.wrong_id().is_some() && message.to_string().starts_with(&named), "{message:?}");
+        let message = run.scoop.rollback(run.root.message_id(), "who?").await.unwrap_err();
+        assert!(message.wrong_id().is_some(), "{message:?}");
         let unknown = Uuid::new_v4();
-        let absent = run.scoop.cancel(unknown, "who?").await;
-        assert!(matches!(absent, Err(RuntimeError::NoSuchRun { id }) if id == unknown), "{absent:?}");
-        let absent = run.scoop.rollback(unknown, "who?").await;
-        assert!(matches!(absent, Err(RuntimeError::NoSuchRun { .. })), "{absent:?}");
+        let named = format!("there is no hierarchy and no run {unknown};");
+        let absent = run.scoop.cancel(unknown, "who?").await.unwrap_err();
+        assert!(absent.is_not_found() && absent.to_string().starts_with(&named), "{absent:?}");
+        let absent = run.scoop.rollback(unknown, "who?").await.unwrap_err();
+        assert!(absent.is_not_found() && absent.to_string().starts_with(&named), "{absent:?}");
 
         run.history().await.expect(
             r#"M0 EMITTED · ·

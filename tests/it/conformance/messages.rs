@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use scoop::RuntimeError;
 use scoop::errors::SetupError;
 
 use super::*;
@@ -158,12 +157,8 @@ async fn mq_06_the_required_connections_are_known_and_demanded() -> Result<()> {
     };
     start(required).await?.shutdown().await?;
     assert_eq!(scoop::Builder::required_connections(), required);
-    match start(required - 1).await.err() {
-        Some(RuntimeError::Setup(errors)) => {
-            assert_eq!(errors, [SetupError::PoolTooSmall { max: required - 1, required }]);
-        }
-        other => panic!("{other:?}"),
-    }
+    let Err(error) = start(required - 1).await else { panic!("it started") };
+    assert_eq!(error.setup(), [SetupError::PoolTooSmall { max: required - 1, required }], "{error:?}");
     Ok(())
 }
 

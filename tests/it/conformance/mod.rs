@@ -26,10 +26,10 @@ mod replies;
 mod rollback;
 mod sleeping;
 
+use scoop::ChildOutcome;
 use scoop::prelude::*;
 use scoop::requests::{CancelAnswer, RollbackAnswer};
 use scoop::tree::{RunInfo, RunState, Tree};
-use scoop::{ChildOutcome, RuntimeError};
 
 use crate::support::messages::*;
 use crate::support::{

@@ -11,6 +11,9 @@ use crate::{History, Store};
 pub struct Database(InMemory);
 
 impl Database {
+    /// Whether the programs run in memory.
+    pub const IN_MEMORY: bool = true;
+
     /// A fresh one.
     pub async fn new() -> Self {
         Self(InMemory::new())

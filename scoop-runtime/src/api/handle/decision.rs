@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::{Handle, Outcome, Status, notified};
+use crate::error::ErrorKind;
 use crate::saga::command::decision_name;
 use crate::saga::shape;
 use crate::store::HandlerOutcome;
@@ -63,13 +64,15 @@ impl Handle {
     /// As [`CommandHandle::decision`](crate::CommandHandle::decision).
     pub async fn decision<C: Command>(&self) -> Result<C::Reply, RuntimeError> {
         let decision = self.unless_lost(self.decided(C::TOPIC)).await?;
-        C::Reply::read_stored(&decision).map_err(|source| RuntimeError::ReplyMismatch {
-            saga: C::DEFINITION.saga.into_owned(),
-            message: self.message,
-            expected: std::any::type_name::<C::Reply>(),
-            stored: shape::of_stored(&decision),
-            shape: shape::outermost::<C::Reply>(),
-            source,
+        C::Reply::read_stored(&decision).map_err(|source| {
+            RuntimeError::from(ErrorKind::ReplyMismatch {
+                saga: C::DEFINITION.saga.into_owned(),
+                message: self.message,
+                expected: std::any::type_name::<C::Reply>(),
+                stored: shape::of_stored(&decision),
+                shape: shape::outermost::<C::Reply>(),
+                source,
+            })
         })
     }
 

@@ -5,6 +5,7 @@ use scoop_core::{Failure, Message};
 
 use super::waits::{PAUSE_MAX, PAUSE_MIN};
 use super::{Handle, Outcome};
+use crate::error::ErrorKind;
 use crate::model::answers::RollbackFailure;
 use crate::model::children::{Child, ChildQuery, Launches, reply_name};
 use crate::saga::replies::{Reply, replies_of};
@@ -23,8 +24,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::OtherMessage`] if the hierarchy started with another message type,
-    /// [`RuntimeError::ReplyMismatch`] if a reply is no `M::Reply`, and those of [`Handle::status`].
+    /// If the hierarchy started with another message type, or if a reply is no `M::Reply`; and those of [`Handle::status`].
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, RuntimeError};
@@ -48,10 +48,9 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::NoResult`] if the hierarchy failed, or committed with no reply or several; the text of the
+    /// [`RuntimeError::no_result`] if the hierarchy failed, or committed with no reply or several; the text of the
     /// error names the remedy, and [`RuntimeError::failure`] returns the failure.
-    /// [`RuntimeError::WaitInStep`] and [`RuntimeError::EngineGone`] as [`Handle::wait`]; otherwise those of
-    /// [`Handle::replies`]. A failed connection is not an error: the call retries without a limit.
+    /// Otherwise those of [`Handle::wait`] and [`Handle::replies`]. A failed connection is not an error: the call retries without a limit.
     ///
     /// ```no_run
     /// # use scoop_runtime::{Handle, NoResult, RuntimeError};
@@ -62,10 +61,10 @@ impl Handle {
     /// # async fn example(asked: Handle) -> Result<(), RuntimeError> {
     /// match asked.result::<AskPrice>().await {
     ///     Ok(cents) => println!("{cents} cents"),
-    ///     Err(RuntimeError::NoResult { why: NoResult::RolledBack(failure), .. }) => {
-    ///         println!("it failed:\n{}", failure.report());
-    ///     }
-    ///     Err(error) => return Err(error),
+    ///     Err(error) => match error.no_result() {
+    ///         Some(NoResult::RolledBack(failure)) => println!("it failed:\n{}", failure.report()),
+    ///         _ => return Err(error),
+    ///     },
     /// }
     /// # Ok(())
     /// # }
@@ -96,7 +95,11 @@ impl Handle {
                 None => self.status().await.map(|_| children),
                 Some(child) if child.topic != topic => {
                     let topic_found = child.topic.clone();
-                    Err(RuntimeError::OtherMessage { id: self.message, topic: topic_found, expected: topic })
+                    Err(RuntimeError::from(ErrorKind::OtherMessage {
+                        id: self.message,
+                        topic: topic_found,
+                        expected: topic,
+                    }))
                 }
                 Some(_) => Ok(children),
             }
@@ -161,6 +164,6 @@ impl Handle {
         why: NoResult,
         failed: Option<FailedStep>,
     ) -> RuntimeError {
-        RuntimeError::NoResult { id: self.message, topic, why, failed }
+        RuntimeError::from(ErrorKind::NoResult { id: self.message, topic, why, failed })
     }
 }

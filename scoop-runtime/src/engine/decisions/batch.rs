@@ -17,6 +17,7 @@ use crate::engine::settle::after_commit::AfterCommit;
 use crate::engine::settle::coalesce_recorded;
 use crate::engine::shared::Engine;
 use crate::engine::why::Why;
+use crate::error::ErrorKind;
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
 use crate::store::{EntityId, Settlement, found_by};
@@ -335,7 +336,13 @@ impl DecisionInBatch<'_> {
             let saga = self.undecided.saga.definition.saga.to_string();
             let step = self.with_call(|call| call.step().to_owned())?;
             let topic = topic.to_owned();
-            return Err(self.failed(RuntimeError::DepthExceeded { saga, step, topic, depth, limit }));
+            return Err(self.failed(RuntimeError::from(ErrorKind::DepthExceeded {
+                saga,
+                step,
+                topic,
+                depth,
+                limit,
+            })));
         }
         let required = required.map(|message| Required { message, at: std::panic::Location::caller() });
         let context = self.undecided.event_context.clone();

@@ -4,7 +4,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use scoop_core::{Error, Escaped, Failure, HasReply, Json, Message, Path, Result, StepDefinition};
 
 use super::{CallSite, Scope, UnfitValue};
-use crate::RuntimeError;
+use crate::error::ErrorKind;
 use crate::error::is_of_contents;
 use crate::model::children::{Child, ChildQuery, Launches, numbered_reply, reply_name};
 use crate::saga::replies::{Reply, replies_of};
@@ -220,8 +220,8 @@ impl Scope<'_> {
 
 /// Decodes the replies of these children. If this program cannot decode one, the run is left to a program that can.
 fn typed<M: Message>(children: Vec<Child>) -> Result<Vec<Reply<M::Reply>>> {
-    replies_of::<M>(children).map_err(|error| match &error {
-        RuntimeError::ReplyMismatch { saga, message, expected, stored, shape, source } => {
+    replies_of::<M>(children).map_err(|error| match error.kind() {
+        ErrorKind::ReplyMismatch { saga, message, expected, stored, shape, source } => {
             let what = format!(
                 "the reply of saga `{}` to message {message} on topic `{}` is no `{expected}` of this program",
                 Escaped(saga),

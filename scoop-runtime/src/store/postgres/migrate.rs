@@ -13,6 +13,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Row};
 
 use super::query_ext::FetchExt;
 use super::{Schema, Sessions};
+use crate::error::ErrorKind;
 use crate::error::is_denied;
 use crate::model::stored_time::StoredTime;
 use crate::{RuntimeError, SetupError};
@@ -178,9 +179,13 @@ fn explain(error: MigrateError, schema: &Schema) -> RuntimeError {
     let name = schema.name().to_owned();
     match error {
         MigrateError::VersionMissing(found) => {
-            RuntimeError::Setup(vec![SetupError::SchemaTooNew { schema: name, found, known: newest_known() }])
+            RuntimeError::from(ErrorKind::Setup(vec![SetupError::SchemaTooNew {
+                schema: name,
+                found,
+                known: newest_known(),
+            }]))
         }
-        source => RuntimeError::Migration { schema: name, source },
+        source => RuntimeError::from(ErrorKind::Migration { schema: name, source }),
     }
 }
 

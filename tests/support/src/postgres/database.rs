@@ -22,6 +22,9 @@ pub struct Database {
 }
 
 impl Database {
+    /// Whether the programs run in memory.
+    pub const IN_MEMORY: bool = false;
+
     /// A fresh one.
     pub async fn new() -> Self {
         let named = Named::create().await;
