@@ -18,6 +18,7 @@ use crate::saga::launch_options::{Options, launch_options, room_option};
 use crate::store::{self, NewMessage, Unhandled};
 use crate::telemetry::{self, trace};
 use crate::unhandled::insert_in;
+use crate::util::detached::run_to_completion;
 use crate::util::payload::check_topic;
 use crate::util::retries::GivenUp;
 
@@ -324,8 +325,19 @@ async fn publish(
     room_within: Option<Duration>,
     doing: &'static str,
 ) -> Result<StartedAs, RuntimeError> {
-    let _admitted = scoop.admission().admit(&messages, room_within).await?;
-    match scoop.launch_messages(messages).await {
+    let admitted = scoop.admission().admit(&messages, room_within).await?;
+    let launched = if admitted.is_free() {
+        scoop.launch_messages(messages).await
+    } else {
+        // It counts until its end, even if its future is dropped.
+        let scoop = scoop.clone();
+        let launch = async move {
+            let _admitted = admitted;
+            scoop.launch_messages(messages).await
+        };
+        run_to_completion(launch.in_current_span()).await
+    };
+    match launched {
         Ok(start) => Ok(start),
         Err(given_up) => Err(match Unhandled::find_in(&given_up.source) {
             // The refusal would not apply to messages of an earlier attempt.

@@ -75,7 +75,8 @@ struct Room {
     /// How many messages need no further count, until then.
     left: usize,
     left_until: Option<Instant>,
-    full_until: Option<Instant>,
+    /// From how many messages on a launch finds the queue full, until then.
+    full: Option<(usize, Instant)>,
     /// The messages of launches under way.
     in_flight: usize,
 }
@@ -90,7 +91,7 @@ enum Taken {
     Unknown,
 }
 
-/// Messages of a launch under way, by the queue in which they count. Dropped after it.
+/// Messages of a launch under way, by the queue in which they count. Dropped after it, also if its future is dropped before.
 #[derive(Default)]
 pub(crate) struct Admitted(Vec<(Arc<Queue>, usize)>);
 
@@ -270,7 +271,12 @@ impl Queue {
         if let Some(taken) = take() {
             return Ok(Some(taken));
         }
-        let _turn = self.counting.lock().await;
+        let (trial, retry_for) = (admission.trial(), admission.retry_for);
+        let counting = tokio::time::timeout(retry_for, self.counting.lock());
+        let _turn = counting.await.map_err(|_| {
+            let waited = retry_for;
+            GivenUp { attempts: 1, waited, retry_for, in_doubt: false, source: sqlx::Error::PoolTimedOut }
+        })?;
         if let Some(taken) = take() {
             return Ok(Some(taken));
         }
@@ -278,7 +284,7 @@ impl Queue {
         let in_flight = lock(&self.room).begin_count();
         let names = [saga.to_owned()];
         let count = || async { admission.store.tables()?.queue_lengths(Some(&names)).await };
-        let lengths = admission.trial().run(|_| count()).await?;
+        let lengths = trial.run(|_| count()).await?;
         let counted = |length| lock(&self.room).counted(length, in_flight, messages, Instant::now());
         Ok(lengths.first().map(counted))
     }
@@ -286,12 +292,11 @@ impl Queue {
 
 impl Room {
     fn take(&mut self, messages: usize, now: Instant) -> Taken {
-        let is_ahead = |until: Option<Instant>| until.is_some_and(|until| now < until);
-        if self.left >= messages && is_ahead(self.left_until) {
+        if self.left >= messages && self.left_until.is_some_and(|until| now < until) {
             self.left -= messages;
             self.in_flight += messages;
             Taken::Yes
-        } else if is_ahead(self.full_until) {
+        } else if self.full.is_some_and(|(least, until)| messages >= least && now < until) {
             Taken::Full
         } else {
             Taken::Unknown
@@ -310,12 +315,19 @@ impl Room {
         let room = (length.limit as usize).saturating_sub(length.waiting + in_flight);
         let Some(rest) = room.checked_sub(messages) else {
             let full = Duration::from_micros(u64::from(length.limit) * 10).clamp(FULL_MIN, FULL_MAX);
-            self.full_until = Some(now + full);
+            self.full = Some((room + 1, now + full));
             return Taken::Full;
         };
-        self.full_until = None;
+        self.full = None;
         (self.left, self.left_until) = (messages + (rest / PART).min(PART_MAX), Some(now + ROOM_AGE_MAX));
         self.take(messages, now)
+    }
+}
+
+impl Admitted {
+    /// Whether no queue of the launch has a limit.
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -375,9 +387,10 @@ mod tests {
     #[test]
     fn full_queue_is_remembered_for_a_moment() {
         let (mut room, now) = (Room::default(), Instant::now());
-        assert_eq!(count(&mut room, 98, 3, now), Taken::Full);
-        assert_eq!(room.take(1, now), Taken::Full);
-        assert_eq!(room.take(1, now + FULL_MIN), Taken::Unknown);
-        assert_eq!(count(&mut room, 98, 2, now + FULL_MIN), Taken::Yes);
+        assert_eq!(count(&mut room, 98, 4, now), Taken::Full);
+        assert_eq!(room.take(3, now), Taken::Full);
+        assert_eq!(room.take(2, now), Taken::Unknown, "there is room for a smaller launch");
+        assert_eq!(room.take(3, now + FULL_MIN), Taken::Unknown);
+        assert_eq!(count(&mut room, 98, 2, now), Taken::Yes);
     }
 }

@@ -1,5 +1,5 @@
 //! Launches the ticks of scheduled sagas. The times of a schedule, and those that are left out, are decided in
-//! [`crate::saga::schedule`]; a store asks for them while it has locked the schedule.
+//! [`crate::model::schedule`]; a store asks for them while it has locked the schedule.
 //!
 //! The due times are in the database, and are compared with its clock. A process that finds a due schedule locks its
 //! row, launches the tick and advances the row in one transaction: so each time has exactly one tick, regardless of the
