@@ -88,8 +88,9 @@ fn refusal(web: &Web, base: &str, request: &Request) -> Option<Response> {
         return refused(Fault::BadRequest("The address has a NUL character.".into()));
     }
     let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
-    if is_change && !is_own_form(headers) {
-        let why = "the form does not come from this page";
+    let is_by_cookie = is_api && bearer(headers).is_none();
+    if (is_change || is_by_cookie) && !is_own(headers) {
+        let why = "the request does not come from this page";
         return refused(Fault::Forbidden(why.into()));
     }
     if !web.secret.is_needed() || uri.path().starts_with("/assets/") || uri.path() == "/login" {
@@ -118,8 +119,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether the browser says that a form comes from this page, or it is no browser.
-fn is_own_form(headers: &HeaderMap) -> bool {
+/// Whether the browser says that a request comes from this page, or it is no browser.
+fn is_own(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     if let Some(site) = text("sec-fetch-site") {
         return matches!(site, "same-origin" | "none");
@@ -229,16 +230,16 @@ mod tests {
         let headers = |pairs: &[(&'static str, &'static str)]| {
             pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
         };
-        assert!(is_own_form(&headers(&[])));
-        assert!(is_own_form(&headers(&[("origin", "http://localhost:1"), ("host", "localhost:1")])));
-        assert!(is_own_form(&headers(&[
+        assert!(is_own(&headers(&[])));
+        assert!(is_own(&headers(&[("origin", "http://localhost:1"), ("host", "localhost:1")])));
+        assert!(is_own(&headers(&[
             ("sec-fetch-site", "same-origin"),
             ("origin", "https://a"),
             ("host", "b")
         ])));
-        assert!(!is_own_form(&headers(&[("origin", "http://localhost:2"), ("host", "localhost:1")])));
-        assert!(!is_own_form(&headers(&[("origin", "null"), ("host", "localhost:1")])));
-        assert!(!is_own_form(&headers(&[("sec-fetch-site", "same-site")])));
-        assert!(!is_own_form(&headers(&[("sec-fetch-site", "cross-site")])));
+        assert!(!is_own(&headers(&[("origin", "http://localhost:2"), ("host", "localhost:1")])));
+        assert!(!is_own(&headers(&[("origin", "null"), ("host", "localhost:1")])));
+        assert!(!is_own(&headers(&[("sec-fetch-site", "same-site")])));
+        assert!(!is_own(&headers(&[("sec-fetch-site", "cross-site")])));
     }
 }

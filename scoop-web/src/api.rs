@@ -22,8 +22,10 @@ use scoop_runtime::internal::ErrorKind;
 use scoop_runtime::{HierarchyId, IdKind, IdObject, RuntimeError, Tree};
 use serde::Serialize;
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 
 use crate::fault::Fault;
+use crate::pages::overview::SAGAS_COUNTED;
 use crate::pages::{Fields, entities, hierarchy, id_of, query_of, runs};
 use crate::{SharedWeb, Web};
 
@@ -43,6 +45,9 @@ const EVENTS_MAX: usize = 10_000;
 
 /// For how long before now the events are by default.
 const EVENTS_SINCE: Duration = Duration::from_secs(60 * 60);
+
+/// The longest time for the events of an answer.
+const EVENTS_READ_MAX: Duration = Duration::from_secs(10);
 
 /// Answers a request with these parameters, among them those in the path.
 type Answer = for<'a> fn(&'a Web, &'a Fields) -> BoxFuture<'a, Response>;
@@ -179,7 +184,7 @@ async fn tree(web: &Web, fields: &Fields) -> Result<Tree, Fault> {
 
 async fn counts(web: &Web, fields: &Fields) -> Result<RunCounts, Fault> {
     let by = fields.found_by()?;
-    let counts = operate(web).runs().count();
+    let counts = operate(web).runs().count().sagas(SAGAS_COUNTED);
     Ok(by.into_iter().fold(counts, |counts, (name, value)| counts.found_by(name, value)).await?)
 }
 
@@ -199,10 +204,14 @@ async fn events(web: &Web, fields: &Fields) -> Result<Page<RecordedEvent>, Fault
         events = events.hierarchy(id_of(hierarchy)?);
     }
     let (mut recorded, mut items) = (events.recorded(), vec![]);
-    while items.len() < limit
-        && let Some(event) = recorded.next().await
-    {
-        items.push(event?);
+    let until = Instant::now() + EVENTS_READ_MAX;
+    while items.len() < limit {
+        match timeout_at(until, recorded.next()).await {
+            Ok(Some(event)) => items.push(event?),
+            Ok(None) => break,
+            Err(_) if items.is_empty() => return Err(Fault::Slow),
+            Err(_) => break,
+        }
     }
     Ok(Page { items, next: recorded.cursor().map(|place| place.to_string()) })
 }

@@ -29,6 +29,8 @@ pub(crate) enum Fault {
     Unauthorized(&'static str),
     /// Only GET is answered here.
     NotRead,
+    /// The events were not read in time.
+    Slow,
 }
 
 impl From<OperateError> for Fault {
@@ -61,6 +63,7 @@ impl Fault {
             Self::Misdirected => StatusCode::MISDIRECTED_REQUEST,
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::NotRead => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Slow => StatusCode::SERVICE_UNAVAILABLE,
             Self::Library(error) if error.is_denied() => StatusCode::FORBIDDEN,
             Self::Library(error) if error.is_invalid() => StatusCode::BAD_REQUEST,
             Self::Library(error) if error.is_not_found() => StatusCode::NOT_FOUND,
@@ -74,6 +77,10 @@ impl Fault {
             Self::NotFound(text) | Self::Forbidden(text) | Self::BadRequest(text) => text.clone(),
             Self::Unauthorized(text) => (*text).into(),
             Self::NotRead => "Only GET is answered here.".into(),
+            Self::Slow => {
+                "The events were not read in 10 s. Begin later by `since` or `after`, or leave filters out."
+                    .into()
+            }
             Self::Misdirected => {
                 "This page has no token, so it answers only for loopback names. For another host, set \
                                   `Options::hosts` in the program that serves it, or a token."

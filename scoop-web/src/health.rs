@@ -48,6 +48,9 @@ fn why_not_ready(health: &Health) -> &'static str {
         (EngineState::Failed, _) => "not ready: the engine has failed\n",
         (EngineState::Stopping, _) => "not ready: the engine stops\n",
         (_, None) => "not ready: the database does not answer\n",
+        (_, Some(_)) if health.has_session => {
+            "not ready: the process or one of its sagas is not registered\n"
+        }
         (_, Some(_)) => "not ready: the session of the worker is lost\n",
     }
 }

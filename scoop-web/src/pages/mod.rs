@@ -100,6 +100,9 @@ impl Fields {
         let pairs = pairs.ok_or_else(|| {
             Fault::BadRequest("`where` has a field and its value, such as `order=2167`".into())
         })?;
+        if pairs.len() > WHERE_MAX {
+            return Err(Fault::BadRequest(format!("`where` is possible {WHERE_MAX} times")));
+        }
         Ok(pairs.into_iter().map(|(name, value)| (name, FindValue::written(value))).collect())
     }
 
@@ -110,6 +113,9 @@ impl Fields {
         number.ok_or_else(|| Fault::BadRequest(format!("`{name}` is a number from 1 to {max}")))
     }
 }
+
+/// The number of fields in a request. A message has fewer.
+const WHERE_MAX: usize = 16;
 
 /// What the frame of all pages needs.
 pub(crate) struct Frame {

@@ -34,7 +34,7 @@ const SAGAS_SHOWN: usize = 30;
 const SAGAS_MAX: usize = 200;
 
 /// The number of sagas in each state whose runs are counted.
-const SAGAS_COUNTED: usize = 500;
+pub(crate) const SAGAS_COUNTED: usize = 500;
 
 /// The number of workers that are listed.
 const WORKERS_SHOWN: usize = 50;
