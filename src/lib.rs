@@ -27,7 +27,7 @@ pub use scoop_runtime::testing;
 pub use scoop_runtime::{
     Builder, Child, ChildOutcome, Command, Decider, Failed, FailedOutcome, Handle, HandlerLimits,
     HierarchyId, IdKind, IdObject, Limit, Limits, Outcome, Rate, Reply, Retry, RetryTarget, RollbackFailure,
-    RunId, RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Subscribed, Tick,
+    RunId, RunPhase, RuntimeError, Saga, Scoop, Scope, Status, Step, StepEnd, StopSignal, Tick,
 };
 #[cfg(feature = "in-memory")]
 pub use scoop_runtime::{InMemory, LoggedEvent, RowState, WorkingRun};
@@ -79,12 +79,12 @@ pub mod launch {
 pub mod errors {
     #[cfg(feature = "operate")]
     pub use scoop_operate::OperateError;
-    pub use scoop_runtime::{FailedStep, NoResult, SetupError};
+    pub use scoop_runtime::{NoResult, RunningStep, SetupError};
 }
 
 /// Whether a program works: [`Scoop::health`].
 pub mod health {
-    pub use scoop_runtime::{CheckHealth, EngineState, Health, RunningStep};
+    pub use scoop_runtime::{CheckHealth, EngineState, Health};
 }
 
 /// Making the tables without a program.

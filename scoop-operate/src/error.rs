@@ -17,7 +17,7 @@ use crate::{EntityNotRebuilt, RebuiltEntities};
 /// # async fn example(scoop: scoop_runtime::Scoop, run: scoop_runtime::RunId) -> Result<(), OperateError> {
 /// match scoop.operate().failures().retry(run).await {
 ///     Ok(answer) => println!("{answer}"),
-///     Err(error) if error.is_not_found() => println!("its hierarchy was deleted"),
+///     Err(error) if error.is_not_found() => println!("nothing has this id: {error}"),
 ///     Err(error) if error.is_transient() => println!("try again later: {error}"),
 ///     Err(error) => return Err(error),
 /// }

@@ -21,14 +21,14 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written. What operators
     // read serializes itself. The error has methods in place of its public variants.
-    ("Rust lines of scoop-runtime", 35_726, 27_500),
+    ("Rust lines of scoop-runtime", 35_746, 27_500),
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
     // operators read serializes itself.
     ("Rust lines of scoop-operate", 6_291, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
     ("Rust lines of scoop-cli", 4_331, 3_300),
-    // The search finds fields and keys. The API.
-    ("Rust lines of scoop-web", 4_130, 3_000),
+    // The search finds fields and keys. The API, and its bounds.
+    ("Rust lines of scoop-web", 4_151, 3_000),
     // Its names are in modules by subject. Those of scoop-operate depend on a feature.
     ("Rust lines of scoop-saga", 102, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
@@ -39,7 +39,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("indexes of run", 8, 8),
     ("storage operations", 75, 75),
     // `FindField` and `FindKind`, for implementations of `Message` by hand.
-    ("names at the root of the facade", 99, 100),
+    ("names at the root of the facade", 98, 100),
     ("public methods of Scoop", 18, 18),
     ("bytes of ARCHITECTURE.md", 15_000, 15_000),
 ];
