@@ -35,6 +35,7 @@ impl Checkout {
 async fn place(State(scoop): State<Scoop>, Path(order): Path<u32>) -> (StatusCode, String) {
     match scoop.launch(OrderPlaced { order }).await {
         Ok(placed) => (StatusCode::ACCEPTED, placed.id().to_string()),
+        Err(error) if error.is_queue_full() => (StatusCode::TOO_MANY_REQUESTS, error.to_string()),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
     }
 }
