@@ -19,7 +19,7 @@ pub struct Subscription {
     pub since: SystemTime,
     /// The end of the subscription, if it was retired (`operate().handlers().retire`).
     pub until: Option<SystemTime>,
-    /// Whether its [pending deliveries](crate::Retire::drop_pending) were dropped then.
+    /// Whether its pending deliveries were dropped then.
     pub dropped: bool,
 }
 
