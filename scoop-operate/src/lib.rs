@@ -74,7 +74,9 @@ pub struct Operate {
 pub trait OperateExt {
     /// What operators see of this program.
     ///
-    /// In memory, whatever reads the database panics.
+    /// # Panics
+    ///
+    /// The lists and requests panic in a program in memory, which has no database.
     ///
     /// ```no_run
     /// use scoop_operate::OperateExt;

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::SystemTime;
 
-use scoop_core::{ContextError, Escaped, Failure};
+use scoop_core::{Escaped, Failure};
 
 use crate::model::name::{IdKind, IdObject};
 use crate::model::running_step::RunningStep;
@@ -60,22 +60,9 @@ impl Error for RuntimeError {
     }
 }
 
-impl From<ErrorKind> for RuntimeError {
-    fn from(kind: ErrorKind) -> Self {
-        Self(Box::new(kind))
-    }
-}
-
-impl From<ContextError> for RuntimeError {
-    fn from(error: ContextError) -> Self {
-        ErrorKind::from(error).into()
-    }
-}
-
-#[cfg(feature = "embedded")]
-impl From<crate::embedded::EmbeddedError> for RuntimeError {
-    fn from(error: crate::embedded::EmbeddedError) -> Self {
-        ErrorKind::from(error).into()
+impl<K: Into<ErrorKind>> From<K> for RuntimeError {
+    fn from(kind: K) -> Self {
+        Self(Box::new(kind.into()))
     }
 }
 

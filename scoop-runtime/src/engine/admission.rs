@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::Engine;
@@ -91,7 +92,7 @@ enum Taken {
     Unknown,
 }
 
-/// Messages of a launch under way, by the queue in which they count. Dropped after it, also if its future is dropped before.
+/// Messages of a launch under way, by the queue in which they count: until this is dropped, after the launch.
 #[derive(Default)]
 pub(crate) struct Admitted(Vec<(Arc<Queue>, usize)>);
 
@@ -211,18 +212,22 @@ impl Admission {
         if known().is_new() {
             return Ok(known().topics);
         }
+        let trial = self.trial();
         // One launch reads. Others go on with what is known, or wait for it.
         let _turn = match (self.reading.try_lock(), known()) {
             (Ok(turn), _) => turn,
             (Err(_), KnownTopics { read_at: Some(_), topics }) => return Ok(topics),
-            (Err(_), _) => self.reading.lock().await,
+            (Err(_), _) => {
+                let turn = turn(&self.reading, self.retry_for).await;
+                turn.map_err(GivenUp::error("a message was launched"))?
+            }
         };
         let before = known();
         if before.is_new() {
             return Ok(before.topics);
         }
-        let retry_for = before.read_at.map_or(self.retry_for, |_| Duration::ZERO);
-        let topics = match Retries::new(retry_for).run(|_| self.store.limited_topics()).await {
+        let trial = before.read_at.map_or(trial, |_| Retries::new(Duration::ZERO));
+        let topics = match trial.run(|_| self.store.limited_topics()).await {
             Ok(topics) => Arc::new(topics),
             Err(_) if before.read_at.is_some() => before.topics,
             // The launch would meet the same obstacle. Nothing has happened yet.
@@ -271,12 +276,8 @@ impl Queue {
         if let Some(taken) = take() {
             return Ok(Some(taken));
         }
-        let (trial, retry_for) = (admission.trial(), admission.retry_for);
-        let counting = tokio::time::timeout(retry_for, self.counting.lock());
-        let _turn = counting.await.map_err(|_| {
-            let waited = retry_for;
-            GivenUp { attempts: 1, waited, retry_for, in_doubt: false, source: sqlx::Error::PoolTimedOut }
-        })?;
+        let trial = admission.trial();
+        let _turn = turn(&self.counting, admission.retry_for).await?;
         if let Some(taken) = take() {
             return Ok(Some(taken));
         }
@@ -339,6 +340,15 @@ impl Drop for Admitted {
     }
 }
 
+/// Waits for the launches before this one, which ask the database: for no longer than one of them retries.
+async fn turn(lock: &tokio::sync::Mutex<()>, retry_for: Duration) -> Result<MutexGuard<'_, ()>, GivenUp> {
+    let turn = tokio::time::timeout(retry_for, lock.lock()).await;
+    turn.map_err(|_| {
+        let (waited, source) = (retry_for, sqlx::Error::PoolTimedOut);
+        GivenUp { attempts: 1, waited, retry_for, in_doubt: false, source }
+    })
+}
+
 /// Between half of a delay and all of it, by chance.
 fn shortened(delay: Duration) -> Duration {
     let chance = ids::now_v7().as_bytes()[15];
@@ -382,6 +392,18 @@ mod tests {
         drop(admitted);
         assert_eq!(lock(&queue.room).in_flight, 0);
         assert_eq!(count(&mut lock(&queue.room), 40, 1, now), Taken::Yes);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn launches_that_wait_for_another_give_up_together() {
+        let (lock, retry_for, began) = (tokio::sync::Mutex::new(()), Duration::from_secs(30), Instant::now());
+        let _held = lock.lock().await;
+        let (one, other) = tokio::join!(turn(&lock, retry_for), turn(&lock, retry_for));
+        assert_eq!(began.elapsed(), retry_for);
+        for given_up in [one, other] {
+            let error = GivenUp::error("a message was launched")(given_up.unwrap_err());
+            assert!(error.is_unavailable() && !error.may_have_happened(), "{error}");
+        }
     }
 
     #[test]

@@ -244,6 +244,12 @@ pub enum ErrorKind {
     Embedded(#[from] crate::embedded::EmbeddedError),
 }
 
+impl From<Vec<SetupError>> for ErrorKind {
+    fn from(errors: Vec<SetupError>) -> Self {
+        Self::Setup(errors)
+    }
+}
+
 impl ErrorKind {
     /// The error of sqlx that caused this one, if any.
     pub(crate) fn of_sqlx(&self) -> Option<&sqlx::Error> {

@@ -10,14 +10,13 @@ use scoop_core::{CodedError, Definition, NameKind, NamedType, Schedule};
 use uuid::Uuid;
 
 use super::launches::KnownLaunches;
-use crate::error::ErrorKind;
 use crate::model::schedule::Timetable;
 use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::model::tick::Tick;
 use crate::saga::{EntityRegistration, Handler, MessageType, Registration, Saga};
 use crate::store::{JoinSpec, SagaLimit};
 use crate::telemetry::metrics::StepTimes;
-use crate::{RuntimeError, SetupError, Subscribed, telemetry};
+use crate::{SetupError, Subscribed, telemetry};
 
 #[derive(Default)]
 pub(crate) struct Provided(Vec<(TypeId, &'static str, Arc<dyn Handler>)>);
@@ -396,12 +395,6 @@ fn check_provided(linked: &[&Registration], provided: &Provided) -> Vec<SetupErr
 
 fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-impl From<Vec<SetupError>> for RuntimeError {
-    fn from(errors: Vec<SetupError>) -> Self {
-        ErrorKind::Setup(errors).into()
-    }
 }
 
 #[cfg(test)]
