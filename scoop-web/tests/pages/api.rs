@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, COOKIE};
 use axum::http::{Method, Request, StatusCode};
 use scoop::operate::{Delay, LimitKey, OperateExt as _, WaitReason};
 use scoop::pauses::PauseTarget;
@@ -227,9 +227,34 @@ async fn refused_request_is_answered_as_it_is_described() {
         assert_eq!(got.status, StatusCode::NOT_FOUND, "{path}");
         api.check("/runs/{id}", &got);
     }
-    // A session of a browser is as good.
+    let many = (0..17).map(|n| format!("where=f{n}=1")).collect::<Vec<_>>().join("&");
+    let got = send(Method::GET, &format!("/runs?{many}"), Some(&own)).await;
+    assert_eq!(got.status, StatusCode::BAD_REQUEST);
+    api.check("/runs", got.has("16 times"));
+    // A session of a browser is as good, unless another site sends it.
     let cookies = shop.get(&format!("/?token={}", TOKEN.replace(' ', "+"))).await.cookies();
-    api.check("/runs", &shop.get_with("/api/runs", &cookies).await);
+    for (site, status) in
+        [("same-origin", StatusCode::OK), ("none", StatusCode::OK), ("cross-site", StatusCode::FORBIDDEN)]
+    {
+        let request = Request::get("/api/runs").header(COOKIE, &cookies).header("sec-fetch-site", site);
+        let got = shop.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(got.status, status, "{site}: {}", got.text);
+        api.check("/runs", &got);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_cannot_be_read_in_time_are_refused() {
+    let shop = Shop::open().await;
+    shop.order(Plan::Commit).await;
+    let mut api = Description::of(&shop).await;
+    let mut tx = shop.db.pool().begin().await.unwrap();
+    sqlx::query("LOCK TABLE scoop.message_event IN ACCESS EXCLUSIVE MODE").execute(&mut *tx).await.unwrap();
+    let got = shop.get("/api/events").await;
+    assert_eq!(got.status, StatusCode::SERVICE_UNAVAILABLE, "{}", got.text);
+    api.check("/events", got.has("not read in 10 s"));
+    tx.rollback().await.unwrap();
+    assert_eq!(shop.get("/api/events").await.status, StatusCode::OK);
 }
 
 #[tokio::test(flavor = "multi_thread")]
