@@ -29,8 +29,8 @@ pub use crate::store::{
 };
 use crate::store::{DueStorage as _, NewMessage, RequestStorage as _, Store, SubscriptionStorage as _};
 pub use crate::telemetry::{pause_began, pause_ended, pruned, refusal, undeletable};
-pub use crate::util::boundary::{DropGuarded, run as guarded};
 pub use crate::util::detached::run_to_completion;
+pub use crate::util::panic_boundary::{DropGuarded, run as guarded};
 pub use crate::util::payload::storable;
 pub use crate::util::read_permits::is_out_of_permits;
 pub use crate::util::retries::{Attempt, FOREVER, GivenUp, Retries};

@@ -1,22 +1,22 @@
 //! The rules of the source tree: the order of layers, import cycles, lengths of files, places of SQL, words
-//! of names, and budgets of size. `budgets.rs` has the numbers.
+//! of names, and budgets of size. `rules.rs` has the layers and the numbers.
 //!
 //! `cargo test --test tidy -- --nocapture table` shows all numbers beside their targets.
 
-mod budgets;
 mod imports;
 mod measures;
+mod rules;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use crate::budgets::{
+use crate::imports::Modules;
+use crate::rules::{
     BANNED, BANNED_NAMES, BUDGETS, CYCLES, DEVELOPMENT, FILE_LINES_MAX, LAYERS, LONG_FILES, PRODUCT,
     SQL_FOLDERS, SQL_TEXTS, UPWARD,
 };
-use crate::imports::Modules;
 use crate::source::File;
 
 pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -47,7 +47,7 @@ fn compare(what: &str, measured: usize, budget: usize) -> Option<String> {
     if measured > budget {
         Some(format!("{what}: {measured}, but the budget is {budget}"))
     } else if measured + may_fall < budget {
-        Some(format!("lower the budget of {what} to {measured} in tests/tidy/budgets.rs (it is {budget})"))
+        Some(format!("lower the budget of {what} to {measured} in tests/tidy/rules.rs (it is {budget})"))
     } else {
         None
     }
@@ -82,10 +82,7 @@ fn height(layer: &str) -> Option<usize> {
 fn module_of_the_runtime_has_a_layer() {
     let layers = FILES.iter().filter_map(|file| file.path.strip_prefix(RUNTIME)).map(layer);
     let unknown: BTreeSet<_> = layers.filter(|layer| *layer != "lib" && height(layer).is_none()).collect();
-    assert!(
-        unknown.is_empty(),
-        "add to LAYERS in tests/tidy/budgets.rs, above what they import: {unknown:?}"
-    );
+    assert!(unknown.is_empty(), "add to LAYERS in tests/tidy/rules.rs, above what they import: {unknown:?}");
 }
 
 #[test]
@@ -138,7 +135,7 @@ fn long_file_does_not_grow() {
     }
     let is_long = |path| product().any(|file| file.path == path && file.lines > FILE_LINES_MAX);
     for (path, _) in LONG_FILES.iter().filter(|(path, _)| !is_long(*path)) {
-        problems.push(format!("remove {path} from LONG_FILES in tests/tidy/budgets.rs: it is not long"));
+        problems.push(format!("remove {path} from LONG_FILES in tests/tidy/rules.rs: it is not long"));
     }
     check(&problems, &format!("split it by subject, into files of up to {FILE_LINES_MAX} lines of code"));
 }
@@ -188,7 +185,7 @@ fn size_stays_within_its_budget() {
     let measured = measures::all(&FILES);
     let is_unknown = |what: &&String| BUDGETS.iter().all(|(known, ..)| known != *what);
     let unknown: Vec<_> = measured.keys().filter(is_unknown).collect();
-    assert!(unknown.is_empty(), "add them to BUDGETS in tests/tidy/budgets.rs: {unknown:?}");
+    assert!(unknown.is_empty(), "add them to BUDGETS in tests/tidy/rules.rs: {unknown:?}");
     let compare_one = |(what, budget, target): &(&str, usize, usize)| {
         let measured = measured.get(*what).copied().unwrap_or(0);
         // A budget needs not go below its target.
@@ -196,7 +193,7 @@ fn size_stays_within_its_budget() {
     };
     check(
         &BUDGETS.iter().filter_map(compare_one).collect::<Vec<_>>(),
-        "remove something else of its kind. If that cannot be, raise the budget in tests/tidy/budgets.rs, \
+        "remove something else of its kind. If that cannot be, raise the budget in tests/tidy/rules.rs, \
          with a comment above its line that says why",
     );
 }

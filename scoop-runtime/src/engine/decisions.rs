@@ -47,7 +47,7 @@ use crate::store::{EntityId, Unhandled};
 use crate::telemetry::metrics::{CodeEnd, StepTimer};
 use crate::telemetry::trace::with_trace;
 use crate::telemetry::{self, Code};
-use crate::util::boundary::{self, DropGuarded};
+use crate::util::panic_boundary::{self, DropGuarded};
 
 /// About how many decisions one transaction takes at most; see [`LockedEntities::take`].
 const BATCH_MAX: usize = 200;
@@ -136,15 +136,16 @@ async fn prepare(engine: &Engine, execution: &mut Execution) -> Result<Result<Un
         return Ok(Err(failure));
     }
     let name = decisions.entity.name();
-    let key = match boundary::run(&source, || (decisions.key)(message)) {
+    let key = match panic_boundary::run(&source, || (decisions.key)(message)) {
         Ok(key) => key,
         Err(panic) => {
-            return Ok(Err(boundary::named(format!("`key` of saga `{}`", execution.saga.definition.saga))(
-                panic,
-            )));
+            return Ok(Err(panic_boundary::named(format!(
+                "`key` of saga `{}`",
+                execution.saga.definition.saga
+            ))(panic)));
         }
     };
-    let table_key = decisions.table.map(|(_, table_key)| boundary::run(&source, || table_key(message)));
+    let table_key = decisions.table.map(|(_, table_key)| panic_boundary::run(&source, || table_key(message)));
     let table_key = match table_key.transpose() {
         Ok(table_key) => table_key.map(DropGuarded::new),
         Err(panic) => return Ok(Err(panic)),

@@ -24,7 +24,7 @@ use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, HierarchyFlags, micros_of};
 use crate::telemetry::metrics::TimedStep;
 use crate::telemetry::{self, At, RunSpan};
-use crate::util::boundary::DropGuarded;
+use crate::util::panic_boundary::DropGuarded;
 
 pub(super) struct Execution {
     pub(super) key: ClaimKey,

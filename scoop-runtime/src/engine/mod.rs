@@ -18,7 +18,7 @@ mod deadlines;
 mod gauges;
 mod join_expiry;
 pub(crate) mod launch_batcher;
-mod launches;
+mod launched_topics;
 mod limits;
 mod liveness;
 mod local_start;

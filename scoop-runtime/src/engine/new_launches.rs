@@ -2,7 +2,7 @@
 
 use tokio::sync::Notify;
 
-use crate::model::launches::StepTopic;
+use crate::model::launched_topics::StepTopic;
 use crate::util::sync::{Mutex, lock};
 
 /// The launches that this process has seen first.

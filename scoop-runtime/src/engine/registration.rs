@@ -3,7 +3,7 @@
 
 use super::shared::Engine;
 use super::topology::refresh;
-use super::{launches, schedule};
+use super::{launched_topics, schedule};
 use crate::model::subscribed_saga::Renamed;
 use crate::telemetry;
 
@@ -11,7 +11,7 @@ use crate::telemetry;
 pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     schedule::publish(engine).await?;
     publish_limits(engine).await?;
-    launches::publish(engine).await?;
+    launched_topics::publish(engine).await?;
     refresh::look(engine).await
 }
 

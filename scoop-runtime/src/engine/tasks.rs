@@ -22,7 +22,7 @@ use super::topology::TopologyCache;
 use super::user_code::running::Running;
 use super::wakeups::{Deliveries, Delivery, ParentChecks, Wakeups};
 use super::{
-    claim, decisions, gauges, join_expiry, launches, limits, liveness, notify, parents, reconcile,
+    claim, decisions, gauges, join_expiry, launched_topics, limits, liveness, notify, parents, reconcile,
     registration, retention, schedule, signal_delivery, timer,
 };
 use crate::completion::Completions;
@@ -33,8 +33,8 @@ use crate::settings::Settings;
 use crate::store::{StepTransactions, Store};
 use crate::telemetry;
 use crate::unhandled::UnhandledWarnings;
-use crate::util::boundary::record_locations;
 use crate::util::ids;
+use crate::util::panic_boundary::record_locations;
 use crate::util::sync::Mutex;
 
 /// Starts all tasks. Returns when this worker is registered.
@@ -143,7 +143,7 @@ async fn serve(engine: Arc<Engine>, session: liveness::WorkerSession, queues: Qu
     }
     spawn(parents::serve(engine.clone(), parents, drained.clone()).boxed());
     spawn(signal_delivery::serve(engine.clone(), deliveries, drained.clone()).boxed());
-    spawn(launches::serve(engine.clone(), drained.clone()).boxed());
+    spawn(launched_topics::serve(engine.clone(), drained.clone()).boxed());
     spawn(decisions::serve(engine.clone(), undecided, drained.clone()).boxed());
     spawn(decisions::sql_entity::serve(engine.clone(), of_tables, drained.clone()).boxed());
     spawn(timer::serve_timer(engine.clone(), drained.clone()).boxed());

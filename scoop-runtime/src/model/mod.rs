@@ -9,7 +9,7 @@ pub(crate) mod format;
 pub(crate) mod handlers;
 pub(crate) mod join;
 pub(crate) mod json;
-pub(crate) mod launches;
+pub(crate) mod launched_topics;
 pub(crate) mod limits;
 pub(crate) mod name;
 pub(crate) mod pause;

@@ -7,7 +7,7 @@ pub(crate) mod failed;
 mod find_kind;
 pub(crate) mod join;
 pub(crate) mod launch_options;
-pub(crate) mod launches;
+pub(crate) mod launched_topics;
 #[doc(hidden)]
 pub mod private;
 pub(crate) mod registry;

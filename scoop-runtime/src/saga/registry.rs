@@ -9,7 +9,7 @@ use std::sync::Arc;
 use scoop_core::{CodedError, Definition, NameKind, NamedType, Schedule};
 use uuid::Uuid;
 
-use super::launches::KnownLaunches;
+use super::launched_topics::KnownLaunches;
 use crate::model::schedule::Timetable;
 use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::model::tick::Tick;

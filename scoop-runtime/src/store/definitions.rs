@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::limit::LimitedSaga;
-use super::queue::LimitedTopics;
+use super::queue_limit::LimitedTopics;
 use super::types::ClaimKey;
 use crate::model::pause::PauseTarget;
 use crate::model::program::Program;

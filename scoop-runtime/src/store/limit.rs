@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::queue::QUEUE_MAX;
 use super::queue_cursors::QueueCursors;
+use super::queue_limit::QUEUE_MAX;
 use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
 use crate::bug::{Bug, is_injected};

@@ -14,8 +14,8 @@ mod limit;
 #[cfg(feature = "in-memory")]
 pub(crate) mod memory;
 mod postgres;
-mod queue;
 mod queue_cursors;
+mod queue_limit;
 mod rate;
 mod requests;
 mod retention;
@@ -60,9 +60,9 @@ pub use postgres::{
     find_field, lineage, pauses, phase, priority, rate, seconds, serial, stored_time, time, time_if_any,
     without_comments,
 };
-pub(crate) use queue::LimitedTopics;
-pub use queue::QueueLength;
 pub(crate) use queue_cursors::{QueueCursors, QueueScan, Snapshot};
+pub(crate) use queue_limit::LimitedTopics;
+pub use queue_limit::QueueLength;
 pub use requests::HandlerList;
 pub use requests::RequestTarget;
 pub(crate) use requests::{
@@ -102,7 +102,7 @@ use crate::model::backoff::Backoff;
 use crate::model::children::ChildQuery;
 use crate::model::entity::StoredEntityEvent;
 use crate::model::handlers::RegisteredHandler;
-use crate::model::launches::StepTopic;
+use crate::model::launched_topics::StepTopic;
 use crate::model::retention::Retention;
 use crate::model::signal::ExpiredSignals;
 use crate::model::subscribed_saga::{Renamed, SubscribedSaga};

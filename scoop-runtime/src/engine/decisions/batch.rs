@@ -21,8 +21,8 @@ use crate::error::ErrorKind;
 use crate::saga::command::{Application, ErasedDecision, Undecidable, decision_name};
 use crate::store::entity::{Decisions, EntityAtHand, NewEntityEvent, RENUMBER, StoredEntity};
 use crate::store::{EntityId, Settlement, found_by};
-use crate::util::boundary::{self, DropGuarded};
 use crate::util::ids;
+use crate::util::panic_boundary::{self, DropGuarded};
 use crate::util::payload::storable;
 
 /// When the new state of an entity is written as JSON.
@@ -132,7 +132,7 @@ impl Working {
     }
 
     fn read(&mut self, entity: EntityType, source: &str) -> Result<(), String> {
-        match boundary::run(source, || entity.read(self.stored.state.as_ref())) {
+        match panic_boundary::run(source, || entity.read(self.stored.state.as_ref())) {
             Ok(Ok(state)) => self.state = Some((entity, DropGuarded::new(state))),
             Ok(Err(error)) => return Err(error.to_string()),
             Err(panic) => return Err(panic.to_string()),
@@ -144,7 +144,7 @@ impl Working {
     fn written(&self, engine: &Engine, id: &EntityId, what: impl Fn() -> String) -> Result<Value, Failure> {
         let (entity, state) = self.state.as_ref().expect("a decision has changed it");
         let source = id.name;
-        let written = boundary::run(source, || entity.write(state.get()))?;
+        let written = panic_boundary::run(source, || entity.write(state.get()))?;
         let written =
             written.map_err(|error| Failure::new("EntityState", format!("{}: {error}", what()), source))?;
         let storable = storable(written, engine.settings.limits.payload_bytes_max, what);
@@ -249,7 +249,7 @@ impl DecisionInBatch<'_> {
     fn apply(&self, entity: &mut Working, apply: DropGuarded<Application>) -> Result<(), Failure> {
         let Undecided { run, saga, entity: id, .. } = self.undecided;
         let (_, state) = entity.state.as_mut().expect("the decision was made by it");
-        let applied = boundary::run(&run.source, || apply.take()(state.get_mut()));
+        let applied = panic_boundary::run(&run.source, || apply.take()(state.get_mut()));
         let code = || format!("the application of an event of saga `{}`", saga.definition.saga);
         applied.map_err(|panic| self.panicked(&code(), "to", panic))?;
         if self.write == Write::AfterEach {
@@ -288,12 +288,12 @@ impl DecisionInBatch<'_> {
         let (code, decided) = match task {
             ToDecide::Decide { fetched } => (
                 "decide",
-                boundary::run(&run.source, || {
+                panic_boundary::run(&run.source, || {
                     (decisions.decide)(message, state, fetched.as_ref(), id_of_command(run)).map(Some)
                 }),
             ),
             ToDecide::Undo { decision } => {
-                ("undo", boundary::run(&run.source, || (decisions.undo)(message, state, decision)))
+                ("undo", panic_boundary::run(&run.source, || (decisions.undo)(message, state, decision)))
             }
         };
         let decided = decided.map_err(|panic| {
@@ -318,7 +318,7 @@ impl DecisionInBatch<'_> {
         let (entity, run) = (self.undecided.named_entity(), self.undecided.run.lineage.id());
         let remedy = self.remedy();
         let code = format!("{code} {concerns} {entity} in run {run}");
-        let named = boundary::named(code)(panic);
+        let named = panic_boundary::named(code)(panic);
         let message = format!("{}; nothing has changed: correct the code, then {remedy}", named.message);
         Failure { message, ..named }
     }

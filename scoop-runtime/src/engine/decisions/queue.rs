@@ -15,7 +15,7 @@ use crate::rehearsal::CommitToken;
 use crate::saga::command::CommandFunctions;
 use crate::saga::registry::RunnableSaga;
 use crate::store::{ClaimKey, EntityId, HierarchyFlags};
-use crate::util::boundary::DropGuarded;
+use crate::util::panic_boundary::DropGuarded;
 
 /// The capacity of the queue. A run waits while it is full.
 const CHANNEL_MAX: usize = 1_000;

@@ -33,7 +33,7 @@ use crate::saga::sql_entity::{Erased, Table};
 use crate::store::entity::{Decisions, StoredEntity};
 use crate::store::{EntityId, MARKED, SettleResult, Settlement, StepTransaction, Unhandled, roll_back};
 use crate::telemetry;
-use crate::util::boundary::{self, DropGuarded, Stopped};
+use crate::util::panic_boundary::{self, DropGuarded, Stopped};
 
 /// The time that `load_for_update` and `store` may take.
 const TABLE_CODE_MAX: Duration = Duration::from_secs(10);
@@ -304,7 +304,7 @@ impl Deciding<'_> {
         code: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Broken> {
         let source = &self.undecided.run.source;
-        match boundary::call(source, self.engine.running.stop(Some(TABLE_CODE_MAX)), code).await {
+        match panic_boundary::call(source, self.engine.running.stop(Some(TABLE_CODE_MAX)), code).await {
             Ok(result) => result.map_err(|error| Broken::Code(function, error)),
             Err(Stopped { why: Stop::Abandoned, .. }) => Err(Broken::Refused(Refused::Stopped)),
             Err(Stopped { why: Stop::Late(limit), panic }) => {
@@ -319,7 +319,8 @@ impl Deciding<'_> {
         match broken {
             Broken::Refused(_) => false,
             Broken::Code(_, error) => {
-                boundary::run(&self.undecided.run.source, || is_of_stale_statement(error)).unwrap_or(false)
+                panic_boundary::run(&self.undecided.run.source, || is_of_stale_statement(error))
+                    .unwrap_or(false)
             }
             Broken::Statement(error) => error.as_database_error().is_some_and(is_stale),
         }
@@ -352,8 +353,8 @@ impl Deciding<'_> {
     fn failure_of(self, function: &str, error: Error, undone: RolledBack) -> Refused {
         let source = &self.undecided.run.source;
         let what = format!("`{function}` of {}", self.named());
-        let of_error = || boundary::named(format!("`Display` or `source` of the error of {what}"));
-        let again = boundary::run(source, || {
+        let of_error = || panic_boundary::named(format!("`Display` or `source` of the error of {what}"));
+        let again = panic_boundary::run(source, || {
             let is_contended = error.chain().take(CHAIN_MAX).any(is_contended);
             let again =
                 undone == RolledBack::LostConnection || is_contended || is_of_infrastructure(&error, undone);
@@ -362,8 +363,8 @@ impl Deciding<'_> {
                 logged: telemetry::quotes_data(&error).then(|| format!("{what}: {}", telemetry::WITHHELD)),
             })
         });
-        let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(of_error());
-        let dropped = boundary::discard(source, error);
+        let failure = panic_boundary::run(source, || error.to_failure(source)).unwrap_or_else(of_error());
+        let dropped = panic_boundary::discard(source, error);
         match (again, dropped) {
             (Ok(Some(why)), Ok(())) => Refused::Again(why),
             (_, Err(panic)) => Refused::Failed(panic.caused_by([failure])),

@@ -18,7 +18,7 @@ use crate::store::{
     SuspectClaim,
 };
 use crate::telemetry;
-use crate::util::boundary;
+use crate::util::panic_boundary;
 use crate::util::read_permits::{ReadPermit, ReadPermits};
 
 const BATCH_MAX: usize = 100;
@@ -193,7 +193,7 @@ pub(super) async fn claim_from(
 /// The key of a run. None if its message cannot be decoded, its function panics, or the key cannot be stored: such runs
 /// count together.
 fn key(saga: &RunnableSaga, run: &Candidate) -> Option<String> {
-    let key = boundary::run(&run.handler, || {
+    let key = panic_boundary::run(&run.handler, || {
         let message = saga.handler.decode(&run.topic, &run.payload).ok()?;
         saga.handler.limit_key(&*message)
     });

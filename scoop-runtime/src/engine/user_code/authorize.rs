@@ -5,7 +5,7 @@ use std::any::Any;
 use scoop_core::{Action, Call, Caller, Error, Failure, Unauthorized};
 
 use crate::engine::execution::Execution;
-use crate::util::boundary;
+use crate::util::panic_boundary;
 
 /// The failure of a command that refuses its caller. None for other moves, and for a caller that may send it.
 ///
@@ -21,8 +21,8 @@ pub(in crate::engine) fn unauthorized(
     let (caller, why) = match execution.run.context.get::<Caller>() {
         Ok(caller) => {
             let caller = caller.unwrap_or_default();
-            let refused = boundary::run(source, || authorize(message, &caller));
-            match refused.map_err(boundary::named(format!("`authorize` of saga `{command}`"))) {
+            let refused = panic_boundary::run(source, || authorize(message, &caller));
+            match refused.map_err(panic_boundary::named(format!("`authorize` of saga `{command}`"))) {
                 Ok(Ok(())) => return None,
                 Ok(Err(error)) => (caller, failure_of(error, command, source)),
                 Err(panic) => return Some(panic),
@@ -36,10 +36,11 @@ pub(in crate::engine) fn unauthorized(
 /// The error as a failure; or the panic of a function of its type.
 fn failure_of(error: Error, command: &str, source: &str) -> Result<Failure, Failure> {
     let named = |function: &str| {
-        boundary::named(format!("{function} of the error of `authorize` of saga `{command}`"))
+        panic_boundary::named(format!("{function} of the error of `authorize` of saga `{command}`"))
     };
-    let failure = boundary::run(source, || error.to_failure(source)).map_err(named("`Display` or `source`"));
+    let failure =
+        panic_boundary::run(source, || error.to_failure(source)).map_err(named("`Display` or `source`"));
     // In a call of its own: a panic in this during the unwinding of another one could not be caught.
-    let dropped = boundary::discard(source, error).map_err(named("`Drop`"));
+    let dropped = panic_boundary::discard(source, error).map_err(named("`Drop`"));
     dropped.and(failure)
 }

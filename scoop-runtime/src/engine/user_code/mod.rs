@@ -30,8 +30,8 @@ use crate::saga::{DecodeError, Handler, RetryTarget, StepEnd};
 use crate::store::{HandOver, StepTransaction, roll_back};
 use crate::telemetry::metrics::StepTimer;
 use crate::telemetry::{self, Code};
-use crate::util::boundary::{self, DropGuarded, Stopped};
 use crate::util::ids;
+use crate::util::panic_boundary::{self, DropGuarded, Stopped};
 use crate::util::payload::{self, StepName, Unstorable};
 use crate::util::sync::lock;
 
@@ -125,7 +125,7 @@ fn roll_back_failed(
 ) -> impl Future<Output = RolledBack> + use<> {
     if let Some(opened) = &mut opened {
         let is = |found: fn(&Error) -> bool| {
-            boundary::run(&execution.run.source, || found(error)).unwrap_or(false)
+            panic_boundary::run(&execution.run.source, || found(error)).unwrap_or(false)
         };
         if is(is_of_stale_statement) {
             opened.close_in_the_end();
@@ -188,16 +188,16 @@ fn judge(
     otherwise: impl FnOnce(&Error) -> Result<Option<Exit>, Failure>,
 ) -> Result<Failure, Exit> {
     let source = &execution.run.source;
-    let of_error = || boundary::named(format!("`Display` or `source` of the error of {what}"));
-    let exit = boundary::run(source, || {
+    let of_error = || panic_boundary::named(format!("`Display` or `source` of the error of {what}"));
+    let exit = panic_boundary::run(source, || {
         let of_infrastructure = undone == RolledBack::LostConnection || is_of_infrastructure(&error, undone);
         if of_infrastructure { Ok(Some(Exit::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
     });
     let exit = exit.map_err(of_error()).flatten();
-    let failure = boundary::run(source, || error.to_failure(source)).unwrap_or_else(of_error());
+    let failure = panic_boundary::run(source, || error.to_failure(source)).unwrap_or_else(of_error());
     // In a call of its own: a panic in this during the unwinding of another one could not be caught.
-    let dropped = boundary::discard(source, error);
-    let dropped = dropped.map_err(boundary::named(format!("`Drop` of the error of {what}")));
+    let dropped = panic_boundary::discard(source, error);
+    let dropped = dropped.map_err(panic_boundary::named(format!("`Drop` of the error of {what}")));
     let (exit, panic) = match exit {
         Ok(exit) => (exit, dropped.err()),
         Err(panic) => (None, Some(panic)),
@@ -244,10 +244,10 @@ fn pause_before_retry(
         Action::Compensate { step, .. } => (*step, RetryTarget::Compensation),
         Action::HandleChildFailure { .. } => return Ok(None),
     };
-    let pause = boundary::run(&execution.run.source, || {
+    let pause = panic_boundary::run(&execution.run.source, || {
         execution.saga.handler.retry(step, what)?.pause(error, execution.retries, execution.key.id)
     });
-    pause.map_err(boundary::named(format!("`retry(when = ..)` of step `{}`", call.step())))
+    pause.map_err(panic_boundary::named(format!("`retry(when = ..)` of step `{}`", call.step())))
 }
 
 /// The steps to clean up after if the run ends here: the next one, if it was tried, and those that another program
@@ -294,7 +294,7 @@ async fn run_finally(
         let timer = StepTimer::begin(execution.timed(step), Code::Finally, &span);
         let code = span.around(code).map(|result| timer.result(result));
         let code = entry.contains(&engine.store, code);
-        outcome = boundary::call(&execution.run.source, engine.running.stop(None), code).await;
+        outcome = panic_boundary::call(&execution.run.source, engine.running.stop(None), code).await;
         if !matches!(outcome, Ok(Ok(()))) {
             break;
         }
@@ -331,7 +331,7 @@ fn decode(execution: &Execution) -> Result<&(dyn Any + Send + Sync), Unfit> {
     if let Some(message) = execution.message.get() {
         return Ok(message.get());
     }
-    let decoded = boundary::run(&execution.run.source, || {
+    let decoded = panic_boundary::run(&execution.run.source, || {
         let RunnableSaga { definition, handler, .. } = &*execution.saga;
         match handler.decode(&definition.topic, &execution.payload) {
             Ok(message) => Ok(Ok(message)),
@@ -391,16 +391,16 @@ async fn run_user_code(
     {
         warn_of_unread_values(engine, execution, call.step(), failure);
     }
-    let limit = boundary::run(source, || execution.saga.handler.timeout(call.action().step()));
-    let outcome = match limit.map_err(boundary::named(format!("`timeout` of step `{}`", call.step()))) {
+    let limit = panic_boundary::run(source, || execution.saga.handler.timeout(call.action().step()));
+    let outcome = match limit.map_err(panic_boundary::named(format!("`timeout` of step `{}`", call.step()))) {
         Ok(limit) => {
             let code = entry.contains(&engine.store, invoke(execution, call, &mut scope, message));
-            match boundary::call(source, engine.running.stop(limit), code).await {
+            match panic_boundary::call(source, engine.running.stop(limit), code).await {
                 Ok(outcome) => outcome.map_err(Failed::Error),
                 Err(Stopped { why: Stop::Late(limit), panic }) => {
                     let dropped = format!("the drop of step `{}` at its timeout", call.step());
-                    let late =
-                        timed_out(execution, call, limit).caused_by(panic.map(boundary::named(dropped)));
+                    let late = timed_out(execution, call, limit)
+                        .caused_by(panic.map(panic_boundary::named(dropped)));
                     Err(Failed::Error(Error::failure(late)))
                 }
                 Err(Stopped { why: Stop::Abandoned, .. }) => Err(Failed::Abandoned),
@@ -448,7 +448,7 @@ async fn bug_sends_signals(engine: &Engine, signals: &[SentSignal]) {
 /// Warns of values in a failure that the code which gets it cannot find, once for each failure code.
 fn warn_of_unread_values(engine: &Engine, execution: &Execution, step: &str, failure: &Failure) {
     // A panic in a function of the type: whether it reads the value is unknown.
-    let unread = boundary::run(&execution.run.source, || failure.unread_types().collect::<Vec<_>>());
+    let unread = panic_boundary::run(&execution.run.source, || failure.unread_types().collect::<Vec<_>>());
     for coded in unread.unwrap_or_default() {
         if lock(&engine.unread).insert(coded.code()) {
             telemetry::failure_unread(execution.at(step), coded.code(), coded.type_name());

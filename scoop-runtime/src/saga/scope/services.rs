@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::launches::StepTopic;
+use crate::model::launched_topics::StepTopic;
 use crate::saga::stop_signal::StopSignal;
 use crate::settings::Settings;
 use crate::store::join::LaunchedSet;

@@ -5,6 +5,7 @@
 //! repeated in the other.
 
 mod begun_steps;
+mod cancel;
 mod claim;
 mod clock;
 #[cfg(feature = "simulation")]
@@ -22,7 +23,6 @@ mod launch;
 mod limit;
 mod ready_queue;
 mod repair;
-mod requests;
 mod rollback_history;
 mod row;
 mod schedule;

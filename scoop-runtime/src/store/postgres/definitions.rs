@@ -18,7 +18,7 @@ use crate::model::pause::PauseTarget;
 #[cfg(test)]
 use crate::model::program::Program;
 use crate::model::stored_time::StoredTime;
-use crate::store::queue::limited_topics;
+use crate::store::queue_limit::limited_topics;
 use crate::store::types::UNKNOWN_MAX;
 use crate::store::{
     DefinitionStorage, HandOver, HandOverRequest, LimitedSaga, LivingWorker, NewDefinition, Registered,

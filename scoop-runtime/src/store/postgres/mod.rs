@@ -3,6 +3,7 @@
 mod application_name;
 mod begun_steps;
 mod bulk;
+mod cancel;
 mod claim;
 mod decode;
 mod definitions;
@@ -22,9 +23,8 @@ mod pause;
 mod pool;
 mod preflight;
 mod query_ext;
-mod queue;
+mod queue_limit;
 mod repair;
-mod requests;
 mod retention;
 mod rights;
 mod rollback_history;
@@ -45,6 +45,7 @@ pub(crate) mod tests;
 mod tree_rows;
 mod wake;
 
+pub use cancel::commit;
 pub use decode::{
     failed_attempts, failure_if_readable, lineage, phase, priority, stored_time, time, time_if_any,
 };
@@ -58,7 +59,6 @@ pub use pool::READ_COMMITTED;
 pub(crate) use pool::Sessions;
 pub(crate) use preflight::{check, low_limit, refusal};
 pub use query_ext::FetchExt;
-pub use requests::commit;
 pub use retention::seconds;
 pub(crate) use session::PostgresSession;
 pub use settle_parts::without_comments;

@@ -8,9 +8,9 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::cancel::commit;
 use super::decode::{lineage, row_state, time, unsigned};
 use super::query_ext::FetchExt;
-use super::requests::commit;
 use crate::model::format::system_time;
 use crate::model::run::RowState;
 use crate::repair::{ConcernedRun, Decision, FailedRun, Intervention, Refusal, RepairAction, SIGNAL};

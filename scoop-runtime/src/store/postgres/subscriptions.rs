@@ -14,7 +14,7 @@ use super::query_ext::{ExecuteExt, FetchExt};
 use super::retention::in_seconds;
 use crate::model::format::system_time;
 use crate::model::handlers::RegisteredHandler;
-use crate::model::launches::StepTopic;
+use crate::model::launched_topics::StepTopic;
 use crate::model::retention::Retention;
 use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::store::{ABANDONED_MAX, HandlerList, ProgramRegistration, SubscriptionStorage};

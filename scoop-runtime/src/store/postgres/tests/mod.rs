@@ -30,7 +30,7 @@ use crate::model::program::Program;
 use crate::model::retention::Retention;
 use crate::model::run::RowState;
 use crate::model::subscribed_saga::SubscribedSaga;
-use crate::store::queue::QUEUE_MAX;
+use crate::store::queue_limit::QUEUE_MAX;
 use crate::store::types::{UNKNOWN_MAX, UNKNOWN_TOO_OFTEN};
 use crate::store::{
     ClaimKey, ClaimQueues, ClaimStorage as _, ClaimedRun, Claimer, FreeStorage as _, LaunchResult,

@@ -6,7 +6,7 @@ use sqlx::postgres::PgRow;
 use super::PostgresStore;
 use super::decode::unsigned;
 use super::query_ext::FetchExt;
-use crate::store::queue::limited_topics;
+use crate::store::queue_limit::limited_topics;
 use crate::store::{LimitedTopics, QueueLength};
 
 impl PostgresStore {

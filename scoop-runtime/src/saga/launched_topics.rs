@@ -8,7 +8,7 @@ use scoop_core::{Definition, StepKind};
 use super::registry::RunnableSaga;
 use crate::RuntimeError;
 use crate::error::ErrorKind;
-use crate::model::launches::StepTopic;
+use crate::model::launched_topics::StepTopic;
 use crate::util::sync::{Mutex, lock};
 
 /// The number of topics of one step that are recorded at most: a program may compute their names.

@@ -1,4 +1,4 @@
-//! The numbers of the checks: what holds today, and the targets.
+//! The layers, and the numbers of the checks: what holds today, and the targets.
 //!
 //! A budget may be lowered freely, and has to follow a number that has fallen: the check says to what. It is
 //! raised only with a comment above its line that says why.
@@ -14,14 +14,14 @@ pub(crate) const DEVELOPMENT: &str = "scoop-audit scoop-store-contract";
 /// of Rust are 50 000 in total.
 pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // Fields to find runs by: declared in the core and the macros, written in the runtime, and read by the others.
-    // Kinds of events have JSON.
-    ("Rust lines of scoop-core", 4_973, 3_900),
+    // Kinds of events have JSON. `Stuck` has a file of its own.
+    ("Rust lines of scoop-core", 4_976, 3_900),
     ("Rust lines of scoop-cron", 179, 180),
     ("Rust lines of scoop-embedded", 1_244, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written. What operators
-    // read serializes itself. The error has methods in place of its public variants.
-    ("Rust lines of scoop-runtime", 35_742, 27_500),
+    // read serializes itself. The error has methods in place of its public variants. Longer names of modules.
+    ("Rust lines of scoop-runtime", 35_745, 27_500),
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
     // operators read serializes itself.
     ("Rust lines of scoop-operate", 6_291, 4_000),
@@ -72,11 +72,7 @@ pub(crate) const CYCLES: &[usize] = &[];
 pub(crate) const FILE_LINES_MAX: usize = 600;
 
 /// Files that are longer. The target is none.
-pub(crate) const LONG_FILES: &[(&str, usize)] = &[
-    // An emission says by what its runs are found.
-    ("scoop-core/src/continuation.rs", 606),
-    ("scoop-runtime/src/store/postgres/limit.rs", 687),
-];
+pub(crate) const LONG_FILES: &[(&str, usize)] = &[("scoop-runtime/src/store/postgres/limit.rs", 687)];
 
 /// Where statements of SQL are.
 pub(crate) const SQL_FOLDERS: &[&str] = &[
