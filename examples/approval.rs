@@ -2,7 +2,7 @@
 //! in weeks. A decision that comes too late finds no run; one that comes early is kept.
 //!
 //! ```text
-//! cargo run --example approval
+//! cargo run -p examples --example approval
 //! ```
 
 use std::net::SocketAddr;

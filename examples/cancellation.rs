@@ -3,7 +3,7 @@
 //! other failure of a child.
 //!
 //! ```text
-//! cargo run --example cancellation
+//! cargo run -p examples --example cancellation
 //! ```
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! well. All children of the step have ended by then, and the failed ones are rolled back.
 //!
 //! ```text
-//! cargo run --example child_failures
+//! cargo run -p examples --example child_failures
 //! ```
 
 use scoop::ChildOutcome;

@@ -2,7 +2,7 @@
 //! of the step, if there is one.
 //!
 //! ```text
-//! cargo run --example cleanup
+//! cargo run -p examples --example cleanup
 //! ```
 
 use std::fs;

@@ -2,7 +2,7 @@
 //! message to its handlers, and along, from step to step, also through a rollback. It never travels up.
 //!
 //! ```text
-//! cargo run --example context
+//! cargo run -p examples --example context
 //! ```
 
 use scoop::prelude::*;

@@ -3,7 +3,7 @@
 //! first, with its own iteration and its own value.
 //!
 //! ```text
-//! cargo run --example control_flow
+//! cargo run -p examples --example control_flow
 //! ```
 
 use scoop::prelude::*;

@@ -3,7 +3,7 @@
 //! returns a value.
 //!
 //! ```text
-//! cargo run --example data_between_steps
+//! cargo run -p examples --example data_between_steps
 //! ```
 
 use scoop::prelude::*;

@@ -3,7 +3,7 @@
 //! misses a deadline is rolled back, with the source of the deadline in its failure.
 //!
 //! ```text
-//! cargo run --example deadlines
+//! cargo run -p examples --example deadlines
 //! ```
 
 use std::time::{Duration, Instant};

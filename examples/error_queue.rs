@@ -1,7 +1,7 @@
 //! An error queue: a saga that gets a message for each failed hierarchy, in the transaction that records the failure.
 //!
 //! ```text
-//! cargo run --example error_queue
+//! cargo run -p examples --example error_queue
 //! ```
 
 use scoop::prelude::*;

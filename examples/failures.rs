@@ -2,7 +2,7 @@
 //! readable tree.
 //!
 //! ```text
-//! cargo run --example failures
+//! cargo run -p examples --example failures
 //! ```
 
 use scoop::prelude::*;

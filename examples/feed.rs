@@ -2,7 +2,7 @@
 //! beginning of the batch that failed, and no further.
 //!
 //! ```text
-//! cargo run --example feed
+//! cargo run -p examples --example feed
 //! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Finding runs, explaining what they wait for, and following events.
 //!
-//! `cargo run --example find_and_explain`
+//! `cargo run -p examples --example find_and_explain`
 
 use std::time::Duration;
 

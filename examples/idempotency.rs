@@ -3,7 +3,7 @@
 //! under a key of yours.
 //!
 //! ```text
-//! cargo run --example idempotency
+//! cargo run -p examples --example idempotency
 //! ```
 
 use std::fs::{self, File};

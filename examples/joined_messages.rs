@@ -2,7 +2,7 @@
 //! its own. A message is withdrawn if its emitter rolls back, and a set that is incomplete for too long fails.
 //!
 //! ```text
-//! cargo run --example joined_messages
+//! cargo run -p examples --example joined_messages
 //! ```
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Limits of a saga: one run of each customer at once, a rate, a queue, and a pause.
 //!
 //! ```text
-//! cargo run --example limits
+//! cargo run -p examples --example limits
 //! ```
 
 use std::collections::BTreeMap;

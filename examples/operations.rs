@@ -5,7 +5,7 @@
 //! ends on its own, and fails if a result is not the expected one.
 //!
 //! ```text
-//! cargo run --example operations
+//! cargo run -p examples --example operations
 //! ```
 
 use std::process::ExitCode;

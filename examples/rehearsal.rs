@@ -2,7 +2,7 @@
 //! crash. Time is virtual, so that a stay of two nights takes less than a second.
 //!
 //! ```text
-//! cargo run --example rehearsal
+//! cargo run -p examples --example rehearsal
 //! ```
 
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! that rolled back are not. The client gets the reply to its own message as the result of the whole hierarchy.
 //!
 //! ```text
-//! cargo run --example replies
+//! cargo run -p examples --example replies
 //! ```
 
 use scoop::errors::NoResult;

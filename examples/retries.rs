@@ -2,7 +2,7 @@
 //! connection. A program that is restarted continues the count.
 //!
 //! ```text
-//! cargo run --example retries
+//! cargo run -p examples --example retries
 //! ```
 
 use scoop::prelude::*;

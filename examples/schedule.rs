@@ -2,10 +2,10 @@
 //! night.
 //!
 //! ```text
-//! cargo run --example schedule        # ends on its own, and prints whether all was as expected
+//! cargo run -p examples --example schedule        # ends on its own, and prints whether all was as expected
 //! ```
 //!
-//! Start it several times on one database (`DATABASE_URL=postgres://.. cargo run --example schedule`): each
+//! Start it several times on one database (`DATABASE_URL=postgres://.. cargo run -p examples --example schedule`): each
 //! reading is taken by one process, and missed times are made up for.
 
 use std::process::ExitCode;

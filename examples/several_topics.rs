@@ -1,7 +1,7 @@
 //! A saga of several messages: its steps take an enum of them. Each message keeps its topic and its replies.
 //!
 //! ```text
-//! cargo run --example several_topics
+//! cargo run -p examples --example several_topics
 //! ```
 
 use scoop::operate::OperateExt as _;

@@ -3,7 +3,7 @@
 //! the saga rolls back.
 //!
 //! ```text
-//! cargo run --example step_limits
+//! cargo run -p examples --example step_limits
 //! ```
 
 use std::future::pending;

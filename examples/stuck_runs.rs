@@ -3,7 +3,7 @@
 //! versions are three types that are stored under the same name.
 //!
 //! ```text
-//! cargo run --example stuck_runs
+//! cargo run -p examples --example stuck_runs
 //! ```
 
 use std::time::Duration;

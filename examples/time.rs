@@ -2,7 +2,7 @@
 //! not change its time. Here it is fractions of a second; years work as well.
 //!
 //! ```text
-//! cargo run --example time
+//! cargo run -p examples --example time
 //! ```
 
 use std::time::{Duration, SystemTime};

@@ -2,7 +2,7 @@
 //! request.
 //!
 //! ```text
-//! cargo run --example undo
+//! cargo run -p examples --example undo
 //! ```
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! plain steps, which sell what is not there, then by commands, which do not: about an entity, and about the rows of a table.
 //!
 //! ```text
-//! cargo run --example warehouse
+//! cargo run -p examples --example warehouse
 //! ```
 
 use std::net::SocketAddr;

@@ -35,7 +35,7 @@ fn crates_of_snippets_are_listed_in_the_readme_or_on_their_page() {
 const NOT_RUN: [&str; 4] = ["compile_fail", "ignore", "no_run", "should_panic"];
 
 /// A program of a page that goes on until a signal ends it. `service.rs` runs it as a process.
-const SERVICE: &str = "examples/service/main.rs";
+const SERVICE: &str = "examples/service/src/main.rs";
 
 #[test]
 fn program_with_a_main_is_run() {
@@ -63,6 +63,25 @@ fn examples_of_the_inner_crates_import_the_facade() {
                 let inner = INNER.iter().any(|it| line.contains(&format!("{}::", it.replace('-', "_"))));
                 assert!(!inner, "{name}: a reader has no such crate: {line}");
             }
+        }
+    }
+}
+
+#[test]
+fn published_crate_says_what_a_registry_shows() {
+    let folders = fs::read_dir(root()).unwrap().map(|folder| folder.unwrap().path());
+    let manifests = folders.map(|folder| folder.join("Cargo.toml")).filter(|path| path.exists());
+    let manifests: Vec<_> = manifests.chain([root().join("Cargo.toml")]).collect();
+    assert!(manifests.len() > 8, "{manifests:?}");
+    for manifest in manifests {
+        let text = fs::read_to_string(&manifest).unwrap();
+        let package: Vec<_> = text.lines().skip_while(|line| *line != "[package]").collect();
+        if package.contains(&"publish = false") {
+            continue;
+        }
+        for key in ["categories", "description", "documentation", "keywords", "license", "readme", "rust-version"] {
+            let is_said = package.iter().any(|line| line.starts_with(key));
+            assert!(is_said, "{} has no {key}", manifest.display());
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::process::Command;
 use crate::bench::Bench;
 use crate::outcome::Outcome;
 
-const SAGA: &str = "examples/checkout/courier.rs";
+const SAGA: &str = "examples/checkout/src/courier.rs";
 
 /// A library for the same purpose. The machine that builds it can be compared with others.
 const PEER: &str = "\
@@ -46,7 +46,7 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     bench.report.add("B16 scoop", scoop, Some(peer));
     let crates = scratch.crates().await?;
     bench.report.add("B16 crates", crates, None);
-    let release = ["build", "--release", "--example", "checkout"];
+    let release = ["build", "--release", "-p", "checkout"];
     let checkout = scratch.cargo("target-checkout", &release).await?;
     bench.report.add("B16 checkout", checkout, None);
     // Another edit than any of those below.
@@ -54,10 +54,10 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let rebuild = scratch.cargo("target-checkout", &release).await?;
     bench.report.add("B16 rebuild release", rebuild, None);
 
-    scratch.cargo("target", &["build", "--example", "checkout"]).await?;
+    scratch.cargo("target", &["build", "-p", "checkout"]).await?;
     for edit in 0..bench.settings.rounds {
         edit_saga(&scratch.0.join(SAGA), edit)?;
-        let rebuild = scratch.cargo("target", &["build", "--example", "checkout"]).await?;
+        let rebuild = scratch.cargo("target", &["build", "-p", "checkout"]).await?;
         bench.report.add("B16 rebuild", rebuild, None);
     }
     let lines = scratch.expansion().await?;
@@ -116,7 +116,7 @@ impl Scratch {
     /// The number of lines that the compiler sees of a saga of ten steps.
     async fn expansion(&self) -> Outcome<f64> {
         fs::write(self.0.join("examples/ten_steps.rs"), include_str!("../data/ten_steps.rs"))?;
-        let mut command = self.command("target", &["rustc", "--example", "ten_steps"]);
+        let mut command = self.command("target", &["rustc", "-p", "examples", "--example", "ten_steps"]);
         // The compiler shows expansions only with this variable.
         command.env("RUSTC_BOOTSTRAP", "1").args(["--", "-Zunpretty=expanded"]);
         let expanded = output(&mut command).await?;

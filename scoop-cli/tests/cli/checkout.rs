@@ -27,11 +27,11 @@ struct Example {
 
 impl Example {
     fn serve() -> Self {
-        // `cargo test` builds the examples beside the tests.
+        // `cargo test` builds the example beside the tests.
         let test = std::env::current_exe().unwrap();
         let profile = test.ancestors().nth(2).unwrap();
-        let example: PathBuf = profile.join("examples/checkout");
-        assert!(example.exists(), "first run `cargo build --examples`");
+        let example: PathBuf = profile.join("checkout");
+        assert!(example.exists(), "first run `cargo build -p checkout`");
         let mut command = Command::new(example);
         command.args(["--serve", "--every", "100ms", "--quiet"]).env_remove("DATABASE_URL");
         let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();

@@ -6,19 +6,19 @@
 
 #[path = "../pages/browser.rs"]
 mod browser;
-#[path = "../../../examples/checkout/courier.rs"]
+#[path = "../../../examples/checkout/src/courier.rs"]
 mod courier;
-#[path = "../../../examples/checkout/data.rs"]
+#[path = "../../../examples/checkout/src/data.rs"]
 mod data;
-#[path = "../../../examples/checkout/orders.rs"]
+#[path = "../../../examples/checkout/src/orders.rs"]
 mod orders;
-#[path = "../../../examples/checkout/payments.rs"]
+#[path = "../../../examples/checkout/src/payments.rs"]
 mod payments;
-#[path = "../../../examples/checkout/provider.rs"]
+#[path = "../../../examples/checkout/src/provider.rs"]
 mod provider;
-#[path = "../../../examples/checkout/stock.rs"]
+#[path = "../../../examples/checkout/src/stock.rs"]
 mod stock;
-#[path = "../../../examples/checkout/tables.rs"]
+#[path = "../../../examples/checkout/src/tables.rs"]
 mod tables;
 
 use std::path::{Path, PathBuf};

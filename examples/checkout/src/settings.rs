@@ -40,7 +40,7 @@ impl Settings {
     /// None if help is wanted.
     pub fn from_arguments() -> Result<Option<Self>> {
         let mut settings = Self {
-            data: concat!(env!("CARGO_MANIFEST_DIR"), "/examples/checkout/data").into(),
+            data: concat!(env!("CARGO_MANIFEST_DIR"), "/data").into(),
             stock_times: 1,
             quiet: false,
             serve: false,

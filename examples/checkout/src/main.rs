@@ -5,10 +5,10 @@
 //! then the other three.
 //!
 //! ```text
-//! cargo run --example checkout                        # a small shop on a private PostgreSQL
-//! cargo run --example checkout -- --state /tmp/shop   # kept: kill it, start it again
-//! cargo run --example checkout -- --serve             # with the web page, and orders until Ctrl+C
-//! DATABASE_URL=postgres://.. cargo run --example checkout   # in as many terminals as you like
+//! cargo run -p checkout                        # a small shop on a private PostgreSQL
+//! cargo run -p checkout -- --state /tmp/shop   # kept: kill it, start it again
+//! cargo run -p checkout -- --serve             # with the web page, and orders until Ctrl+C
+//! DATABASE_URL=postgres://.. cargo run -p checkout   # in as many terminals as you like
 //! ```
 
 // In a service, `pub` marks the items for the other services.

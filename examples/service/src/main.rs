@@ -1,6 +1,6 @@
 //! A service: a saga, an HTTP interface, the web page, and a clean shutdown at SIGTERM.
 //!
-//! `cargo run --example service`, then `curl -X POST http://localhost:8080/orders/7`.
+//! `cargo run -p service`, then `curl -X POST http://localhost:8080/orders/7`.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //! metrics that Prometheus would read.
 //!
 //! ```text
-//! cargo run --example telemetry                                                         # prints the trace itself
-//! OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 cargo run --example telemetry       # sends it to a collector
+//! cargo run -p telemetry                                                         # prints the trace itself
+//! OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 cargo run -p telemetry       # sends it to a collector
 //! ```
 //!
 //! Without that variable the example receives the spans by itself, on a port of the loopback interface.

@@ -12,13 +12,15 @@ use std::time::{Duration, SystemTime};
 use scoop::embedded::Embedded;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
+const EXAMPLE: &str = env!("CARGO_BIN_EXE_checkout");
+
 /// How long the example may go without a line of progress before it counts as hung.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_shop_that_ships_balances_its_books() {
     let (folder, database) = (Folder::new("ships"), Database::of_the_machine("ships"));
-    let mut command = Command::new(example());
+    let mut command = Command::new(EXAMPLE);
     command.arg("--state").arg(&folder.0);
     let output = on(database.as_ref(), &mut command).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -73,7 +75,7 @@ fn several_processes_share_the_work() {
 #[test]
 fn served_shop_goes_on_until_it_is_interrupted_and_then_balances_its_books() {
     let (folder, database) = (Folder::new("serves"), Database::of_the_machine("serves"));
-    let mut command = Command::new(example());
+    let mut command = Command::new(EXAMPLE);
     command.args(["--serve", "--every", "20ms", "--state"]).arg(&folder.0);
     let mut running = Running::spawn(on(database.as_ref(), &mut command));
     while running.placed() < 40 {
@@ -93,7 +95,7 @@ fn served_shop_that_is_interrupted_before_its_orders_have_ended_closes_at_once()
     let folder = Folder::new("interrupted");
     write_shop(&folder.0.join("data"), &mut random, 500);
     let database = Database::of_the_machine("interrupted");
-    let mut command = Command::new(example());
+    let mut command = Command::new(EXAMPLE);
     command.args(["--serve", "--data"]).arg(folder.0.join("data")).arg("--state").arg(&folder.0);
     let mut running = Running::spawn(on(database.as_ref(), &mut command));
     assert!(running.progresses(1), "it ends:\n{}", running.log);
@@ -152,14 +154,6 @@ fn on<'a>(database: Option<&Database>, command: &'a mut Command) -> &'a mut Comm
 }
 
 /// `cargo test` builds the examples beside the tests.
-fn example() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let example = profile.join("examples").join(format!("checkout{}", std::env::consts::EXE_SUFFIX));
-    assert!(example.exists(), "first run `cargo build --examples`");
-    example
-}
-
 /// A running example.
 struct Running {
     child: Child,
@@ -169,7 +163,7 @@ struct Running {
 
 impl Running {
     fn start(folder: &Path, database: Option<&Database>) -> Self {
-        let mut command = Command::new(example());
+        let mut command = Command::new(EXAMPLE);
         command.args(["--stock-times", "3", "--data"]);
         command.arg(folder.join("data")).arg("--state").arg(folder);
         Self::spawn(on(database, &mut command))

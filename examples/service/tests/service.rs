@@ -35,12 +35,8 @@ struct Service {
 }
 
 impl Service {
-    /// `cargo test` builds the examples beside the tests.
     fn start() -> Self {
-        let test = std::env::current_exe().unwrap();
-        let example = test.parent().unwrap().parent().unwrap().join("examples/service");
-        assert!(example.exists(), "first run `cargo build --examples`");
-        let mut command = Command::new(example);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_service"));
         let mut child = command.env("LISTEN", "127.0.0.1:0").stdout(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());

@@ -1,0 +1,3 @@
+//! The sagas of the service.
+
+pub mod checkout;
