@@ -203,7 +203,7 @@ async fn refuse(
         }
         HandOver::HandedOver => execution.handed_over(&execution.step(), why),
         // That program has ended meanwhile: the next claim knows.
-        HandOver::Void if otherwise == IfRefused::Keep => {
+        HandOver::Void if otherwise == IfRefused::Retain => {
             release(engine, Release::at_once(key), flight).await;
             return;
         }
@@ -227,7 +227,7 @@ fn pinned(engine: &Engine, execution: &Execution) -> Option<Exit> {
     let otherwise = match execution.saga.handler.pin() {
         // One that gives up needs no further step.
         Pin::Always if !execution.overdue => IfRefused::Stuck,
-        _ if engine.topology.has_living(topic, saga, definition) => IfRefused::Keep,
+        _ if engine.topology.has_living(topic, saga, definition) => IfRefused::Retain,
         _ => return None,
     };
     Some(Exit::Pinned { definition, otherwise })

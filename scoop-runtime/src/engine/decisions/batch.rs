@@ -33,7 +33,7 @@ enum Write {
     /// After each event, so that one which fails leaves the state before it.
     AfterEach,
     /// Never: the user's code writes it to a table. A decision that is alone in its transaction may fail in any way.
-    ByTable { alone: bool },
+    ByTable { is_single: bool },
 }
 
 /// An application of an event failed, or the new state cannot be stored: the states have to be written after each event.
@@ -86,7 +86,7 @@ pub(super) fn decide_loaded(
     stored: StoredEntity,
     state: Option<DropGuarded>,
 ) -> Option<(Decisions, Vec<OutcomeIfCommitted>, Option<DropGuarded>)> {
-    let write = Write::ByTable { alone: batch.len() == 1 };
+    let write = Write::ByTable { is_single: batch.len() == 1 };
     let entity = batch.first()?.undecided.decisions.entity;
     let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
     let (mut decisions, mut outcomes) = (Decisions::default(), Vec::with_capacity(batch.len()));
@@ -242,7 +242,7 @@ impl DecisionInBatch<'_> {
         match self.write {
             Write::AtLast => !is_injected(Bug::StoreAfterPanic),
             Write::AfterEach => false,
-            Write::ByTable { alone } => !alone,
+            Write::ByTable { is_single } => !is_single,
         }
     }
 
@@ -264,7 +264,7 @@ impl DecisionInBatch<'_> {
                 let message = format!(
                     "{}; nothing has changed: correct the application of the event or the limit, then {}",
                     failure.message,
-                    self.remedy()
+                    self.advice()
                 );
                 Failure { message, ..failure }
             });
@@ -274,7 +274,7 @@ impl DecisionInBatch<'_> {
     }
 
     /// The advice for the time after the cause of a failure is gone.
-    fn remedy(&self) -> &'static str {
+    fn advice(&self) -> &'static str {
         match self.undecided.task {
             ToDecide::Decide { .. } => "send the command again",
             ToDecide::Undo { .. } => "retry the rollback",
@@ -316,10 +316,10 @@ impl DecisionInBatch<'_> {
 
     fn panicked(&self, code: &str, concerns: &str, panic: Failure) -> Failure {
         let (entity, run) = (self.undecided.named_entity(), self.undecided.run.lineage.id());
-        let remedy = self.remedy();
+        let advice = self.advice();
         let code = format!("{code} {concerns} {entity} in run {run}");
         let named = panic_boundary::named(code)(panic);
-        let message = format!("{}; nothing has changed: correct the code, then {remedy}", named.message);
+        let message = format!("{}; nothing has changed: correct the code, then {advice}", named.message);
         Failure { message, ..named }
     }
 
@@ -408,9 +408,9 @@ impl DecisionInBatch<'_> {
     fn unfit(&self, why: &str) -> OutcomeIfCommitted {
         let EntityId { name, key } = &self.undecided.entity;
         let text = format!("the stored state of the entity `{name}` does not fit its type");
-        let remedy = "have the type read it, or restore it with `operate().entities().rebuild`";
+        let advice = "have the type read it, or restore it with `operate().entities().rebuild`";
         OutcomeIfCommitted::Unfit(Why {
-            recorded: format!("{text} (key `{key}`): {why}; {remedy}"),
+            recorded: format!("{text} (key `{key}`): {why}; {advice}"),
             logged: Some(text),
         })
     }

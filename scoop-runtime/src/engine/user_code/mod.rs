@@ -74,9 +74,9 @@ pub(super) async fn call_and_conclude(
         Err(Failed::Error(error)) => error,
     };
     // The transaction of a failed step is rolled back before anything else happens.
-    let undone = roll_back_failed(execution, opened, &error).await;
+    let extent = roll_back_failed(execution, opened, &error).await;
     let mut of_signal = None;
-    let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
+    let failure = judge(execution, &format!("step `{}`", call.step()), error, extent, |error| {
         if let Some(unfit) = UnfitValue::find_in(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
@@ -95,7 +95,7 @@ pub(super) async fn call_and_conclude(
         // This is a mistake of the sender, unless another program can read the signal.
         Err(Exit::Stuck(why)) if let Some((signal, reason)) = &of_signal => {
             let saga = &execution.saga.definition.saga;
-            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
+            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Retain, None).await
                 == HandOver::HandedOver
             {
                 execution.handed_over(call.step(), &why);
@@ -169,7 +169,7 @@ pub(super) async fn message_of<'a>(
         Err(Unfit::Fresh(why)) => why,
     };
     let saga = &execution.saga.definition.saga;
-    if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
+    if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Retain, None).await
         == HandOver::HandedOver
     {
         execution.handed_over(step, &why);
@@ -184,13 +184,13 @@ fn judge(
     execution: &Execution,
     what: &str,
     error: Error,
-    undone: RolledBack,
+    extent: RolledBack,
     otherwise: impl FnOnce(&Error) -> Result<Option<Exit>, Failure>,
 ) -> Result<Failure, Exit> {
     let source = &execution.run.source;
     let of_error = || panic_boundary::named(format!("`Display` or `source` of the error of {what}"));
     let exit = panic_boundary::run(source, || {
-        let of_infrastructure = undone == RolledBack::LostConnection || is_of_infrastructure(&error, undone);
+        let of_infrastructure = extent == RolledBack::LostConnection || is_of_infrastructure(&error, extent);
         if of_infrastructure { Ok(Some(Exit::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
     });
     let exit = exit.map_err(of_error()).flatten();
@@ -309,10 +309,10 @@ async fn run_finally(
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
-    let undone = roll_back_failed(execution, opened, &error).await;
+    let extent = roll_back_failed(execution, opened, &error).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
-        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| Ok(None))?;
+        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, extent, |_| Ok(None))?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 

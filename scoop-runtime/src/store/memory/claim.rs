@@ -31,9 +31,9 @@ impl ClaimStorage for MemoryStore {
             let state = &*state;
             let ready = Priority::ALL.into_iter().flat_map(|level| {
                 let known = queues_of(queues).zip(progress.since(queues, level));
-                known.filter(move |(lane, reached)| state.due(lane, level, *reached).next().is_some())
+                known.filter(move |(queue, reached)| state.due(queue, level, *reached).next().is_some())
             });
-            let ready: BTreeSet<ClaimQueue> = ready.map(|(lane, _)| lane).collect();
+            let ready: BTreeSet<ClaimQueue> = ready.map(|(queue, _)| queue).collect();
             let ready =
                 queues.only(|(topic, handler, queue)| ready.contains(&(handler.into(), topic.into(), queue)));
             Ok((ready, state.scan()))
@@ -133,7 +133,7 @@ impl State {
                 .iter()
                 .flat_map(|(level, reached)| {
                     let due = self.due(&queue, *level, reached[at]).take(limit);
-                    due.map(|(at, turn, run)| (queue_time(*level, *at), *turn, *run, *at))
+                    due.map(|(at, order, run)| (queue_time(*level, *at), *order, *run, *at))
                 })
                 .collect();
             due.sort_unstable();

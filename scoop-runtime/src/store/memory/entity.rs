@@ -35,8 +35,8 @@ impl EntityStorage for MemoryStore {
             for (id, entity) in changes {
                 state.entities.entry(id).or_default().now = entity;
             }
-            let kept = events.len() - usize::from(is_injected(Bug::ForgetEntityEvent) && events.len() > 1);
-            for NewEntityEvent { entity, version, message, run } in events.into_iter().take(kept) {
+            let count = events.len() - usize::from(is_injected(Bug::ForgetEntityEvent) && events.len() > 1);
+            for NewEntityEvent { entity, version, message, run } in events.into_iter().take(count) {
                 state.entity_event_ids.insert(message);
                 let launched = state.hierarchy_of(message).and_then(|it| it.record.messages.get(&message));
                 // A copy, since finished hierarchies can be pruned.

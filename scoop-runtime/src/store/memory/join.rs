@@ -59,7 +59,7 @@ impl JoinStorage for MemoryStore {
             if !is_injected(Bug::RetainWithdrawn) {
                 state.join_members.waiting.retain(|it| it.run != run);
             }
-            Ok(Withdrawal::Done { joined: state.join_members.joined.get(&run).map(|it| it.root) })
+            Ok(Withdrawal::Withdrawn { joined: state.join_members.joined.get(&run).map(|it| it.root) })
         })
         .await
     }

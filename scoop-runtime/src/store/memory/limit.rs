@@ -203,7 +203,7 @@ impl State {
         returned.add(&returns);
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.runs_max).unwrap_or(0), cursors);
             let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
             changes.insert(it.key, change);
         }
@@ -228,7 +228,7 @@ impl State {
         let queues = queues_of(&request.queue.queues).collect::<BTreeSet<_>>();
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.runs_max).unwrap_or(0), cursors);
             if runs > 0 {
                 let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
                 changes.insert(it.key, change);
@@ -353,7 +353,7 @@ impl State {
         &mut self,
         queues: &BTreeSet<ClaimQueue>,
         key: &str,
-        places: usize,
+        runs_max: usize,
         cursors: &mut QueueCursors,
     ) -> usize {
         let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
@@ -361,7 +361,7 @@ impl State {
         let is_in_queues = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
         let mut runs: Vec<_> = of_key.filter(is_in_queues).copied().collect();
         runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));
-        runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });
+        runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { runs_max });
         self.return_runs(&runs);
         runs.iter().for_each(|(since, _)| cursors.lower(*since));
         runs.len()

@@ -144,13 +144,13 @@ impl State {
         let Launched { event: launched, handled } = launched;
         let topic = record.topic_of(launched.message);
         let is_new = launched.kind == EventKind::Emitted;
-        let subscribed = self.topology.iter().filter(|listed| {
-            let until = listed.until.is_none_or(|until| until > launched.at);
-            is_new && listed.topic == topic && listed.since <= launched.at && until
+        let subscribed = self.topology.iter().filter(|entry| {
+            let until = entry.until.is_none_or(|until| until > launched.at);
+            is_new && entry.topic == topic && entry.since <= launched.at && until
         });
         let seen =
             record.of_message(launched.message, EventKind::Seen).filter_map(|seen| seen.handler.clone());
-        let mut handlers: Vec<_> = subscribed.map(|listed| listed.handler.clone()).chain(seen).collect();
+        let mut handlers: Vec<_> = subscribed.map(|entry| entry.handler.clone()).chain(seen).collect();
         handlers.sort();
         handlers.dedup();
         let payload = || record.messages.get(&launched.message).map(|message| message.payload.clone());
@@ -325,7 +325,7 @@ impl EventLog {
         let Some(suspended) = self.suspended(run).map(|event| event.at) else {
             return false;
         };
-        let mut wanted = self.interventions_of(run).filter(|done| done.reruns_part);
-        wanted.any(|done| done.kind == "retry" && done.at > suspended)
+        let mut wanted = self.interventions_of(run).filter(|it| it.reruns_part);
+        wanted.any(|it| it.kind == "retry" && it.at > suspended)
     }
 }

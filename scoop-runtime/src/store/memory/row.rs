@@ -360,7 +360,7 @@ pub(super) struct SignalRow {
     #[cfg(feature = "simulation")]
     pub(super) sent_at: OffsetDateTime,
     #[cfg(feature = "simulation")]
-    pub(super) kept_until: OffsetDateTime,
+    pub(super) expires_at: OffsetDateTime,
     pub(super) delivered_at: Option<OffsetDateTime>,
     pub(super) reached: u64,
     pub(super) trace: Option<TraceContext>,

@@ -100,7 +100,7 @@ impl SignalRow {
             to: self.to.clone(),
             payload: self.payload.clone(),
             sent_at: self.sent_at.into(),
-            kept_until: self.kept_until.into(),
+            expires_at: self.expires_at.into(),
             delivered_at: self.delivered_at.map(Into::into),
             reached: self.reached,
         }
@@ -113,19 +113,19 @@ impl State {
             return;
         }
         let now = self.now();
-        let kept_until = now.saturating_add(signal.keep.try_into().unwrap_or(time::Duration::MAX));
+        let expires_at = now.saturating_add(signal.retention.try_into().unwrap_or(time::Duration::MAX));
         let row = SignalRow {
             to: signal.to.clone(),
             payload: signal.payload.clone(),
             #[cfg(feature = "simulation")]
             sent_at: now,
             #[cfg(feature = "simulation")]
-            kept_until,
+            expires_at,
             delivered_at: None,
             reached: 0,
             trace: signal.trace.clone(),
         };
-        self.undelivered.entry(row.to.clone()).or_default().insert((kept_until, now, signal.id));
+        self.undelivered.entry(row.to.clone()).or_default().insert((expires_at, now, signal.id));
         self.signals.insert(signal.id, row);
     }
 
@@ -142,7 +142,7 @@ impl State {
     /// Takes up to `limit` signals whose time is over out of the kept ones.
     fn expire_signals(&mut self, limit: usize) -> Vec<ExpiredSignals> {
         let now = self.now();
-        let is_over = |(kept_until, ..): &&WaitingSignal| *kept_until <= now;
+        let is_over = |(expires_at, ..): &&WaitingSignal| *expires_at <= now;
         let of_key = |(to, all): (&SignalKey, &BTreeSet<WaitingSignal>)| {
             all.iter().take_while(is_over).map(|undelivered| (to.clone(), *undelivered)).collect::<Vec<_>>()
         };

@@ -223,12 +223,12 @@ impl State {
     pub(super) fn drop_run(&mut self, run: RowKey) -> Option<WorkingRow> {
         let row = self.row(run)?;
         let record = &self.hierarchy(run.0)?.record;
-        let done = record.of_handler(row.message_id, EventKind::Committed, &row.handler);
-        let done = done.filter(|_| row.rollback_requested && row.is_unclaimed());
-        let outcome = if done.is_some() { RunOutcome::Committed } else { RunOutcome::Dropped };
-        let done = done.map(|done| (done.at, done.context.clone()));
+        let committed = record.of_handler(row.message_id, EventKind::Committed, &row.handler);
+        let committed = committed.filter(|_| row.rollback_requested && row.is_unclaimed());
+        let outcome = if committed.is_some() { RunOutcome::Committed } else { RunOutcome::Dropped };
+        let committed = committed.map(|committed| (committed.at, committed.context.clone()));
         self.change(run, |row| {
-            if let Some((at, context)) = done {
+            if let Some((at, context)) = committed {
                 (row.last_event_at, row.context, row.failure) = (at, context, None);
             }
         });
@@ -403,8 +403,8 @@ impl State {
 
     /// The handlers registered for a topic.
     pub(super) fn listening(&self, topic: &str) -> Vec<Pair> {
-        let listed = self.topology.iter().filter(|listed| &*listed.topic == topic && listed.until.is_none());
-        listed.map(|listed| (listed.handler.clone(), listed.topic.clone())).collect()
+        let entries = self.topology.iter().filter(|entry| &*entry.topic == topic && entry.until.is_none());
+        entries.map(|entry| (entry.handler.clone(), entry.topic.clone())).collect()
     }
 
     #[cfg(feature = "simulation")]

@@ -33,7 +33,7 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::claim::{Claim, has_run, record_scan, scan};
 use super::decode::{time, time_if_any, unsigned};
-use super::limit_known::{Done, KnownSaga};
+use super::limit_known::{ClaimChanges, KnownSaga};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
@@ -265,7 +265,7 @@ impl PostgresStore {
                 .filter(|row| has_run(row))
                 .map(|row| Ok((row.try_get("root")?, row.try_get("id")?, String::new())));
             let taken = taken.collect::<sqlx::Result<_>>().map_err(ClaimError::of_runs)?;
-            self.record_claim(tx, limit, known, Done { taken, ..Done::default() }).await?;
+            self.record_claim(tx, limit, known, ClaimChanges { taken, ..ClaimChanges::default() }).await?;
         }
         let is_changed = !runs.is_empty();
         if is_changed {
@@ -337,7 +337,7 @@ impl PostgresStore {
             all.runs.extend(claimed);
             admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
             let (count, parked) = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
-            self.record_claim(tx, limit, known, Done { taken, parked }).await?;
+            self.record_claim(tx, limit, known, ClaimChanges { taken, parked }).await?;
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = count > 0;
             is_changed |= has_passed || !all.runs.is_empty();
@@ -353,7 +353,7 @@ impl PostgresStore {
             asked = (asked * 2).min(CANDIDATES_MAX);
         }
         // Runs may have returned that it has not taken.
-        self.record_claim(tx, limit, known, Done::default()).await?;
+        self.record_claim(tx, limit, known, ClaimChanges::default()).await?;
         all.cursors = only.is_none().then_some(cursors);
         if limit.rate_by_key().is_some() {
             let next = sqlx::query_scalar(self.sql.rate_next.clone()).bind(&limit.of.saga);
@@ -409,7 +409,7 @@ impl PostgresStore {
             let delete = sqlx::query(self.sql.rate_delete_idle.clone()).bind(saga).bind(IDLE_KEYS_MAX);
             is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
         }
-        Ok((is_changed, ReadPage { next: next_page, took: began.elapsed() }))
+        Ok((is_changed, ReadPage { next: next_page, time: began.elapsed() }))
     }
 
     /// The keys of a page with parked runs, with whether these wait for the rate alone, and the first key of the next page.
@@ -457,11 +457,11 @@ impl PostgresStore {
         returns: &[Return],
         (known, cursors): (&mut KnownSaga, &mut QueueCursors),
     ) -> sqlx::Result<BTreeMap<String, i64>> {
-        let (mut keys, mut places, mut since) = (vec![], vec![], vec![]);
-        for Return { key, places: count, .. } in returns.iter().filter(|it| it.places > 0) {
+        let (mut keys, mut runs_max, mut since) = (vec![], vec![], vec![]);
+        for Return { key, runs_max: count, .. } in returns.iter().filter(|it| it.runs_max > 0) {
             if let Some(parked_since) = known.parked_since(key) {
                 keys.push(key.clone());
-                places.push(*count);
+                runs_max.push(*count);
                 // A forged time may be earlier than any that can be bound.
                 since.push(parked_since.filter(|at| *at > OffsetDateTime::UNIX_EPOCH));
             }
@@ -471,7 +471,7 @@ impl PostgresStore {
         }
         let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
         let unpark = unpark.bind(&queues.topics).bind(&queues.handlers).bind(&queues.reserved_for);
-        let unpark = unpark.bind(&keys).bind(&places).bind(since).bind(&queues.begun_only);
+        let unpark = unpark.bind(&keys).bind(&runs_max).bind(since).bind(&queues.begun_only);
         let rows: Vec<(String, i64, OffsetDateTime, OffsetDateTime)> = unpark.all_on(tx).await?;
         let mut runs = BTreeMap::new();
         for (key, count, since, last) in rows {
@@ -479,10 +479,10 @@ impl PostgresStore {
             known.add_returned(since);
             runs.insert(key, (count, last));
         }
-        for (key, places) in keys.iter().zip(places) {
+        for (key, runs_max) in keys.iter().zip(runs_max) {
             let found = runs.get(key);
             let last = found.map(|(_, last)| *last);
-            known.returned(key, last, found.is_some_and(|(count, _)| *count >= places));
+            known.returned(key, last, found.is_some_and(|(count, _)| *count >= runs_max));
         }
         Ok(runs.into_iter().map(|(key, (count, _))| (key, count)).collect())
     }
@@ -712,8 +712,8 @@ impl PostgresStore {
     async fn claim_limited_apart(&self, request: &LimitedRequest<'_>) -> sqlx::Result<LimitedClaim> {
         let mut all = LimitedClaim::default();
         for (root, id) in self.ready(&request.queue.queues, request.slots).await? {
-            let alone = LimitedRequest { slots: 1, ..*request };
-            match self.claim_under_limit(&alone, Some(&[id])).await {
+            let single = LimitedRequest { slots: 1, ..*request };
+            match self.claim_under_limit(&single, Some(&[id])).await {
                 Ok(LimitedClaim { runs, is_reached, opens_in, page, .. }) => {
                     all.runs.extend(runs);
                     (all.is_reached, all.opens_in, all.page) = (is_reached, opens_in, page);
