@@ -99,5 +99,9 @@ pub(crate) const BANNED: &str = "\
     seats shapes share shares shelf spare standing stands strike struck surroundings tell tells telling \
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
-/// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 72;
+/// Names of other crates that have one of them, with the crate.
+pub(crate) const EXTERNAL: &[(&str, &str)] =
+    &[("KeepAlive", "axum"), ("keep_alive", "axum"), ("extend_pairs", "form_urlencoded")];
+
+/// Folders with names that have one of them. The target is none.
+pub(crate) const BANNED_IN: &[&str] = &["scoop-embedded/"];
