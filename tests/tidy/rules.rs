@@ -21,7 +21,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written. What operators
     // read serializes itself. The error has methods in place of its public variants. Longer names of modules.
-    ("Rust lines of scoop-runtime", 35_745, 27_500),
+    ("Rust lines of scoop-runtime", 35_397, 27_500),
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
     // operators read serializes itself.
     ("Rust lines of scoop-operate", 6_291, 4_000),
@@ -46,7 +46,6 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
 
 /// The modules at the root of scoop-runtime, lowest first: each imports only from those before it.
 pub(crate) const LAYERS: &[&str] = &[
-    "bug",
     // Plain values, and errors that name them.
     "model error",
     "util rehearsal telemetry completion",

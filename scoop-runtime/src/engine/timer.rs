@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::deadlines;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::topology::refresh;
-use crate::bug::{Bug, is_injected};
 use crate::store::ClaimKey;
 use crate::telemetry;
 use crate::util::sync::lock;
@@ -60,9 +59,6 @@ pub(super) async fn serve_timer(engine: Arc<Engine>, drained: CancellationToken)
 /// Handles what is due. Returns the time until the next one, if it is known yet.
 async fn handle_due(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
-    if is_injected(Bug::NotificationsOnly) {
-        return Ok(Some(poll));
-    }
     let queues = engine.topology.queues();
     // The claimer looks before these, too, at intervals.
     let cursors = lock(&engine.queue_cursors).clone();

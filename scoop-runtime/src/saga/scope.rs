@@ -21,7 +21,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::services::{StepEffect, StepServices};
-use crate::bug::{Bug, is_injected};
 use crate::error::ErrorKind;
 use crate::error::sqlstate::RolledBack;
 use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
@@ -644,7 +643,6 @@ impl<'a> Scope<'a> {
     fn returned_by(&self, step: &str) -> Option<&Value> {
         let outputs = self.site.outputs;
         let definition = self.site.definition.steps.iter().find(|it| it.name == step);
-        let definition = definition.filter(|_| !is_injected(Bug::ForgetFormerNames));
         let former = definition.map_or(&[][..], |it| it.was).iter().rev();
         outputs.get(step).or_else(|| former.filter_map(|was| outputs.get(*was)).next())
     }

@@ -10,7 +10,6 @@ use super::queue_cursors::QueueCursors;
 use super::queue_limit::QUEUE_MAX;
 use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
-use crate::bug::{Bug, is_injected};
 #[cfg(feature = "in-memory")]
 use crate::model::limits::HandlerLimits;
 use crate::model::limits::{Limit, Limits, Rate};
@@ -237,8 +236,7 @@ impl From<&RecordedLimit> for HandlerLimits {
 
 impl Usage {
     fn free_concurrency(&self, key: &str, most: u32) -> i64 {
-        let free = (i64::from(most) - self.running.get(key).copied().unwrap_or(0)).max(0);
-        if is_injected(Bug::ExceedLimits) { free.max(1) } else { free }
+        (i64::from(most) - self.running.get(key).copied().unwrap_or(0)).max(0)
     }
 
     fn free_rate(&self, key: &str, rate: Rate) -> i64 {

@@ -10,7 +10,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::RuntimeError;
-use crate::bug::{Bug, is_injected};
 use crate::engine::decisions::queue::OutcomeIfCommitted;
 use crate::engine::decisions::queue::{Pending, Settles, ToDecide, Undecided};
 use crate::engine::settle::after_commit::AfterCommit;
@@ -185,7 +184,7 @@ impl DecisionInBatch<'_> {
                 }
                 Err(failure) => {
                     // The state may have changed in part.
-                    entity.state = entity.state.take().filter(|_| is_injected(Bug::StoreAfterPanic));
+                    entity.state = None;
                     return Ok(Err(OutcomeIfCommitted::Failed(failure)));
                 }
             }
@@ -218,7 +217,7 @@ impl DecisionInBatch<'_> {
         if version == i64::MAX {
             return Err(self.misnumbered(version, "the last one, which no event can follow"));
         }
-        if entity.state.is_none() || is_injected(Bug::StaleDecisions) {
+        if entity.state.is_none() {
             entity.read(decisions.entity, &run.source).map_err(|why| self.unfit(&why))?;
         }
         let (_, state) = entity.state.as_ref().expect("it was just read");
@@ -240,7 +239,7 @@ impl DecisionInBatch<'_> {
     /// Whether the batch is split after an application has failed.
     fn splits(&self) -> bool {
         match self.write {
-            Write::AtLast => !is_injected(Bug::StoreAfterPanic),
+            Write::AtLast => true,
             Write::AfterEach => false,
             Write::ByTable { is_single } => !is_single,
         }

@@ -29,7 +29,6 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::bug::{Bug, is_injected};
 use crate::model::pause::PauseTarget;
 use crate::model::program::Program;
 use crate::saga::private::Pin;
@@ -248,7 +247,7 @@ impl TopologyCache {
                 if mine.sagas.find(topic, handler).is_some_and(|saga| saga.handler.pin() != Pin::None) {
                     view.pinned.insert((topic.clone(), handler.clone(), *definition));
                 }
-                if (this > (newest.0, newest.1, newest.2)) != is_injected(Bug::OlderWins) {
+                if this > (newest.0, newest.1, newest.2) {
                     (newest.0, newest.1, newest.2) = this;
                 }
             }

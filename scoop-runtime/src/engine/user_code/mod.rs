@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use scoop_core::{
-    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, NextExecution, Returned, SentSignal,
-    StepKind,
+    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, NextExecution, Returned, StepKind,
 };
 
 use self::running::Stop;
@@ -20,7 +19,6 @@ use super::execution::{Execution, Exit};
 use super::handover::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::RuntimeError;
-use crate::bug::{Bug, is_injected};
 use crate::engine::why::Why;
 use crate::error::sqlstate::RolledBack;
 use crate::error::{is_of_infrastructure, is_of_stale_statement, leaves_out_of_step};
@@ -47,9 +45,6 @@ pub(super) async fn call_and_conclude(
     };
     if let Some(failure) = authorize::unauthorized(execution, &call, message) {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
-    }
-    if is_injected(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
-        let _ = run_user_code(engine, execution, &call, message).await;
     }
     let UserCodeEnd { outcome, opened, context, has_begun } =
         run_user_code(engine, execution, &call, message).await;
@@ -411,7 +406,6 @@ async fn run_user_code(
     engine.stop_signals.forget(execution.key.id);
     let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun, ignored } =
         scope.into_output();
-    bug_sends_signals(engine, &signals).await;
     let outcome = outcome.and_then(|returned| match ignored {
         Some(error) => Err(Failed::Error(error)),
         None => Ok(returned),
@@ -434,15 +428,6 @@ async fn run_user_code(
     };
     let outcome = outcome.and_then(rehearsed);
     UserCodeEnd { outcome, opened, context, has_begun }
-}
-
-/// An injected bug: sends the signals of a step before its outcome is known.
-async fn bug_sends_signals(engine: &Engine, signals: &[SentSignal]) {
-    if is_injected(Bug::SendOfFailed) {
-        for signal in signals {
-            drop(engine.store.send_signal(signal, None).await);
-        }
-    }
 }
 
 /// Warns of values in a failure that the code which gets it cannot find, once for each failure code.

@@ -11,7 +11,6 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog, RecordedExecution};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
-use crate::bug::{Bug, is_injected};
 use crate::model::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
 use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};
@@ -278,7 +277,7 @@ impl EventLog {
 
     /// The events of the newest execution of a run up to `until`, newest first.
     fn of_execution_until(&self, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
-        let start = self.start_of(run).filter(|_| !is_injected(Bug::UndoFormer)).map(|start| start.at);
+        let start = self.start_of(run).map(|start| start.at);
         self.of_run_until(run, until).take_while(move |event| start.is_none_or(|start| event.at > start))
     }
 

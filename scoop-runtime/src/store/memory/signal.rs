@@ -11,7 +11,6 @@ use super::MemoryStore;
 use super::definitions::queues_of;
 use super::launch::min_deadline;
 use super::state::{RecordedRow, State};
-use crate::bug::{Bug, is_injected};
 use crate::model::signal::ExpiredSignals;
 use crate::store::memory::row::{RowKey, SignalRow, WaitingSignal};
 use crate::store::{
@@ -220,10 +219,7 @@ impl State {
         let waiting = self.awaiting.get(to).into_iter().flatten().copied();
         let waits =
             |run: &(Uuid, Uuid)| self.row(*run).is_some_and(|row| !row.giving_up && row.ready_at > now);
-        let mut waiting: Vec<_> = waiting.filter(waits).collect();
-        if is_injected(Bug::DeliverToOne) {
-            waiting.truncate(1);
-        }
+        let waiting: Vec<_> = waiting.filter(waits).collect();
         for run in &waiting {
             let Some(row) = self.change(*run, |row| {
                 (row.ready_at, row.signal, row.signalled_by) = (now, None, sender.clone());
@@ -238,7 +234,7 @@ impl State {
                 hierarchy.record.values.entry(run.1).or_default().insert(name, payload.clone());
             }
         }
-        if (!waiting.is_empty() || is_injected(Bug::DropEarly)) && !is_injected(Bug::DeliverTwice) {
+        if !waiting.is_empty() {
             if let Some(row) = self.signals.get_mut(&id) {
                 (row.delivered_at, row.reached) = (Some(now), waiting.len() as u64);
             }

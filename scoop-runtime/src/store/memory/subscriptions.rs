@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop_core::EventKind;
-
 use super::MemoryStore;
 use super::row::{ClaimQueue, WorkingRow};
 use super::state::{HandlerOwner, Pair, Registration, State, Worker};
-use crate::bug::{Bug, is_injected};
 use crate::model::format::system_time;
 use crate::model::handlers::{GoneHandler, RegisteredHandler};
 use crate::model::limits::HandlerLimits;
@@ -40,9 +37,6 @@ impl SubscriptionStorage for MemoryStore {
                     entry.was = was;
                 } else {
                     let since = state.now();
-                    if is_injected(Bug::LateListeners) {
-                        state.deliver_late(&(handler.clone(), topic.clone()));
-                    }
                     state.topology.push(Registration {
                         topic,
                         handler,
@@ -165,35 +159,6 @@ impl State {
             }
         }
         gone
-    }
-
-    /// An injected bug: delivers earlier messages to a new handler, if their launcher still waits.
-    fn deliver_late(&mut self, (handler, topic): &Pair) {
-        let now = self.now();
-        let waiting = self.waiting().collect::<Vec<_>>();
-        let mut rows = vec![];
-        for (root, id) in waiting {
-            let Some(hierarchy) = self.hierarchy(root) else {
-                continue;
-            };
-            let emitted = hierarchy.record.events.iter().filter(|event| {
-                let kind = event.kind == EventKind::Emitted;
-                kind && event.lineage.id() == id && hierarchy.record.topic_of(event.message) == *topic
-            });
-            for event in emitted {
-                let (topic, handler) = (topic.clone(), handler.clone());
-                let mut row = WorkingRow::new(
-                    super::state::child_of(&event.lineage),
-                    event.message,
-                    topic,
-                    handler,
-                    now,
-                );
-                row.parent = Some(id);
-                rows.push(row);
-            }
-        }
-        rows.into_iter().for_each(|row| self.insert(row));
     }
 
     /// The queues of ready runs without a living worker of their saga.

@@ -14,7 +14,6 @@ use super::event_log::Event;
 use super::launch::min_deadline;
 use super::row::{ClaimQueue, RunOutcome, WorkingRow};
 use super::state::{State, after, child_of, later};
-use crate::bug::{Bug, is_injected};
 use crate::model::run::RowState;
 use crate::model::stored_time::StoredTime;
 use crate::store::claim_queues::ClaimQueues;
@@ -126,9 +125,6 @@ impl State {
     /// Wakes a run after its last child, which ended at this time. The run is ready then, or when the time is over for
     /// which it waits, or claimed by this worker.
     fn wake(&mut self, run: RowKey, at: OffsetDateTime, worker: Option<Uuid>) {
-        if bug_never_wakes(run) {
-            return;
-        }
         let now = self.now();
         self.change(run, |row| {
             (row.owner, row.ready_at) = (worker, row.wakes_at(now));
@@ -154,14 +150,11 @@ impl State {
             && !row.rolling_back
             && !row.is_overdue(self.now())
             && row.wakes_at(self.now()) <= self.now()
-            && (self.children(run).next().is_none() || is_injected(Bug::CommitOverFailure))
+            && self.children(run).next().is_none()
     }
 
     /// Commits a run after its last child, which ended at this time.
     fn commit(&mut self, run: RowKey, at: OffsetDateTime, identifier: &Arc<str>) -> Option<CommittedParent> {
-        if bug_never_wakes(run) {
-            return None;
-        }
         let now = self.now();
         let at = later(now, self.row(run)?.last_event_at).max(after(at));
         self.change(run, |row| row.last_event_at = at);
@@ -292,8 +285,7 @@ impl State {
 
     pub(super) fn sweep(&mut self) -> Vec<String> {
         let now = self.now();
-        let woken = self.waiting().filter(|run| self.wakes(*run) && !bug_never_wakes(*run));
-        let woken: Vec<_> = woken.collect();
+        let woken: Vec<_> = self.waiting().filter(|run| self.wakes(*run)).collect();
         let mut wake = |run| {
             let row = self.change(run, |row| {
                 row.free(row.wakes_at(now));
@@ -332,8 +324,4 @@ impl State {
         });
         true
     }
-}
-
-fn bug_never_wakes((_, id): RowKey) -> bool {
-    is_injected(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }
