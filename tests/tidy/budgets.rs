@@ -17,7 +17,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // Kinds of events have JSON.
     ("Rust lines of scoop-core", 4_973, 3_900),
     ("Rust lines of scoop-cron", 179, 180),
-    ("Rust lines of scoop-embedded", 1_244, 400),
+    ("Rust lines of scoop-embedded", 400, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written. What operators
     // read serializes itself. The error has methods in place of its public variants.
@@ -104,4 +104,4 @@ pub(crate) const BANNED: &str = "\
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
 /// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 72;
+pub(crate) const BANNED_NAMES: usize = 68;
