@@ -384,10 +384,8 @@ async fn signal_that_no_saga_awaits_is_one_warning() -> Result<()> {
 struct Unheard;
 
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 27] = [
-    "scoop::embedded folder_left",
+const NOT_PROVOKED: [&str; 25] = [
     "scoop::embedded stop_failed",
-    "scoop::embedded sweep_failed",
     "scoop::pause pause_began",
     "scoop::pause pause_ended",
     "scoop::retention pruned",

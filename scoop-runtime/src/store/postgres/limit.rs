@@ -7,7 +7,7 @@
 //! * A run whose key is at its limit is parked (`limit_park.sql`): it stays `ready`, with its deadline or the year 9999 as
 //!   `ready_at`, and `parked_since` has the former time. Statements that look for parked runs have `state::text = 'ready'`,
 //!   which rules out the index of ready runs.
-//! * A claim returns the parked runs of a key before it takes a later one (`return_earlier`), since a run of the key may
+//! * A claim (`limit_parked.rs`) returns the parked runs of a key before it takes a later one (`return_earlier`), since a run of the key may
 //!   have ended unnoticed. The claim that returns a run lowers the positions of its queue.
 //! * A run that gives up before it has begun passes a concurrency by key, and does not count. A serial run counts until its
 //!   end (`scoop.held_key`).
@@ -38,13 +38,11 @@ use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
 use crate::model::limits::{HandlerLimits, Limit, Rate};
-use crate::store::limit::{
-    Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
-};
+use crate::store::limit::{Admitted, LimitChange, RateChange, RecordedLimit, Returned, Usage};
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
-    Candidate, ClaimQueues, ClaimedRun, Claimer, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest,
-    LimitedSaga, QueueCursors, QueueScan, ReadPage, SagaLimit, Unclaimed,
+    Candidate, ClaimQueues, ClaimedRun, Claimer, LimitStorage, LimitedClaim, LimitedRequest, LimitedSaga,
+    QueueCursors, QueueScan, SagaLimit, Unclaimed,
 };
 use crate::util::ids;
 use crate::util::retries::note;
@@ -66,12 +64,6 @@ const ORPHANED_MAX: i64 = 1_000;
 
 /// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` claims again later. The rows of runs are not waited for.
 const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'";
-
-/// The number of keys whose rate admits a parked run that one claim reads.
-const DUE_KEYS_MAX: i64 = 100;
-
-/// The number of idle keys that one claim deletes: more than it adds.
-const IDLE_KEYS_MAX: i64 = 200;
 
 /// A claim of the queues of one saga in a transaction that holds the lock of its limits.
 struct UnderLimit {
@@ -364,130 +356,7 @@ impl PostgresStore {
         Ok((all, is_changed))
     }
 
-    /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more. Returns whether anything has
-    /// changed, and which page of keys it has gone through.
-    async fn return_parked(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        (limit, known): (&RecordedLimit, &mut KnownSaga),
-        request: &LimitedRequest<'_>,
-        returned: &mut Returned,
-        cursors: &mut QueueCursors,
-    ) -> sqlx::Result<(bool, ReadPage)> {
-        let began = Instant::now();
-        let (saga, rate, queues) = (&limit.of.saga, limit.rate_by_key(), &request.queue.queues);
-        let FreedKeys { keys, page_from } = request.freed;
-        let (mut keys, mut next_page) = (keys.clone(), None);
-        if let Some(from) = page_from {
-            let mut page = self.parked_keys(tx, limit, queues, from).await?;
-            if page.len() > PAGE_MAX {
-                next_page = page.pop().map(|(key, _)| key);
-            }
-            page.iter().for_each(|(key, _)| known.find_parked(key));
-            keys.extend(page.into_iter().filter(|(_, waits_for_rate)| !waits_for_rate).map(|(key, _)| key));
-        }
-        if rate.is_some() {
-            let due = sqlx::query_scalar(self.sql.rate_due.clone()).bind(saga).bind(DUE_KEYS_MAX);
-            keys.extend(due.all_on(tx).await?);
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        let mut is_changed = false;
-        if !keys.is_empty() {
-            let mut usage = self.usage(tx, (limit, queues), known, &keys).await?;
-            let returns = usage.returns(limit, returned, keys);
-            returned.add(&returns);
-            let runs = self.unpark(tx, queues, &returns, (known, cursors)).await?;
-            let change = |it: &Return| (it.key.clone(), it.change(runs.get(&it.key).copied().unwrap_or(0)));
-            let changes = returns.iter().map(change).collect();
-            is_changed = !runs.is_empty();
-            if rate.is_some() {
-                is_changed |= self.record_begun(tx, limit, &mut usage, changes).await?;
-            }
-        }
-        if rate.is_some() && (is_changed || page_from.is_some()) {
-            let delete = sqlx::query(self.sql.rate_delete_idle.clone()).bind(saga).bind(IDLE_KEYS_MAX);
-            is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
-        }
-        Ok((is_changed, ReadPage { next: next_page, time: began.elapsed() }))
-    }
-
-    /// The keys of a page with parked runs, with whether these wait for the rate alone, and the first key of the next page.
-    pub(super) async fn parked_keys(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        limit: &RecordedLimit,
-        queues: &ClaimQueues,
-        from: &str,
-    ) -> sqlx::Result<Vec<(String, bool)>> {
-        let list = sqlx::query_as(self.sql.limit_list_keys.clone());
-        let list = list.bind(&queues.topics).bind(&queues.handlers).bind(&queues.reserved_for).bind(from);
-        list.bind(i64::try_from(PAGE_MAX + 1).unwrap_or(i64::MAX))
-            .bind(&limit.of.saga)
-            .bind(limit.rate_by_key().map_or(0, Rate::longest_wait_ms))
-            .all_on(tx)
-            .await
-    }
-
-    /// Puts these parked runs back into their queues, as many as their keys admit: they come before candidates of their key that
-    /// became ready later. The end of a run before them may not have been noticed yet. Returns whether there were any.
-    async fn return_earlier(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        (limit, queues): (&RecordedLimit, &ClaimQueues),
-        usage: &mut Usage,
-        returns: &[Return],
-        known: (&mut KnownSaga, &mut QueueCursors),
-    ) -> sqlx::Result<bool> {
-        let runs = self.unpark(tx, queues, returns, known).await?;
-        if limit.rate_by_key().is_some() && !runs.is_empty() {
-            let change = |it: &Return| Some((it.key.clone(), it.change(*runs.get(&it.key)?)));
-            let changes = returns.iter().filter_map(change).collect();
-            self.record_begun(tx, limit, usage, changes).await?;
-        }
-        Ok(!runs.is_empty())
-    }
-
-    /// Puts so many parked runs of each of these keys back into their queues, and lowers the positions to them. Returns how many runs
-    /// of each key there were.
-    async fn unpark(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        queues: &ClaimQueues,
-        returns: &[Return],
-        (known, cursors): (&mut KnownSaga, &mut QueueCursors),
-    ) -> sqlx::Result<BTreeMap<String, i64>> {
-        let (mut keys, mut runs_max, mut since) = (vec![], vec![], vec![]);
-        for Return { key, runs_max: count, .. } in returns.iter().filter(|it| it.runs_max > 0) {
-            if let Some(parked_since) = known.parked_since(key) {
-                keys.push(key.clone());
-                runs_max.push(*count);
-                // A forged time may be earlier than any that can be bound.
-                since.push(parked_since.filter(|at| *at > OffsetDateTime::UNIX_EPOCH));
-            }
-        }
-        if keys.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
-        let unpark = unpark.bind(&queues.topics).bind(&queues.handlers).bind(&queues.reserved_for);
-        let unpark = unpark.bind(&keys).bind(&runs_max).bind(since).bind(&queues.begun_only);
-        let rows: Vec<(String, i64, OffsetDateTime, OffsetDateTime)> = unpark.all_on(tx).await?;
-        let mut runs = BTreeMap::new();
-        for (key, count, since, last) in rows {
-            cursors.lower(since);
-            known.add_returned(since);
-            runs.insert(key, (count, last));
-        }
-        for (key, runs_max) in keys.iter().zip(runs_max) {
-            let found = runs.get(key);
-            let last = found.map(|(_, last)| *last);
-            known.returned(key, last, found.is_some_and(|(count, _)| *count >= runs_max));
-        }
-        Ok(runs.into_iter().map(|(key, (count, _))| (key, count)).collect())
-    }
-
-    async fn usage(
+    pub(super) async fn usage(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         (limit, queues): (&RecordedLimit, &ClaimQueues),
@@ -535,7 +404,7 @@ impl PostgresStore {
     }
 
     /// Records the runs that have begun, if a rate is limited. Returns whether anything has changed.
-    async fn record_begun(
+    pub(super) async fn record_begun(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
@@ -651,22 +520,6 @@ impl PostgresStore {
         Ok(candidates)
     }
 
-    /// Parks runs. Returns their number, and the queue time of the first of each key.
-    async fn park(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        runs: &[(Candidate, String)],
-    ) -> sqlx::Result<(i64, BTreeMap<String, OffsetDateTime>)> {
-        if runs.is_empty() {
-            return Ok((0, BTreeMap::new()));
-        }
-        let (roots, ids, keys) = columns(runs);
-        let park = sqlx::query_as(self.sql.limit_park.clone()).bind(roots).bind(ids).bind(keys);
-        let parked: Vec<(String, i64, OffsetDateTime)> = park.all_on(tx).await?;
-        let count = parked.iter().map(|(_, count, _)| count).sum();
-        Ok((count, parked.into_iter().map(|(key, _, since)| (key, since)).collect()))
-    }
-
     /// Claims these runs, which this transaction has locked. Returns them, and those of which the claim has to be recorded.
     async fn claim_chosen(
         &self,
@@ -750,7 +603,7 @@ impl PostgresStore {
     }
 }
 
-fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
+pub(super) fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
     let (mut roots, mut ids, mut keys) = (vec![], vec![], vec![]);
     for (Candidate { root, id, .. }, key) in runs {
         roots.push(*root);
