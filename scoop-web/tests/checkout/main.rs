@@ -112,7 +112,7 @@ async fn failed_refund_is_repaired_by_a_click() {
     browser.click("section[aria-labelledby=failed] a[href*='/actions/retry/']").await;
     browser.enter("#name", "Ada Lovelace").await;
     browser.click("form.card button").await;
-    browser.shows(".notice", "Retry: accepted").await;
+    browser.shows(".done", "Retry: accepted").await;
     browser.shows("#live .phase", "rolled back").await;
     let undone = |tree: &Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_));
     order.comes_to(undone).await.unwrap();
@@ -144,7 +144,7 @@ async fn stuck_run_is_retried_by_a_click() {
     browser.click("section[aria-labelledby=stuck] a[href*='/actions/retry/']").await;
     browser.enter("#name", "Ada Lovelace").await;
     browser.click("form.card button").await;
-    browser.shows(".notice", "Retry: accepted").await;
+    browser.shows(".done", "Retry: accepted").await;
     let undone = |tree: &Tree| matches!(tree.roots()[0].state, RunState::RolledBack(_));
     order.comes_to(undone).await.unwrap();
     site.close().await;

@@ -165,7 +165,7 @@ async fn failed_compensation_is_found_and_repaired_by_clicks() {
     browser.enter("#reason", "the bank has paid by hand").await;
     browser.image("web_action").await;
     browser.click("form.card button").await;
-    browser.shows(".notice", "Skip: accepted").await;
+    browser.shows(".done", "Skip: accepted").await;
     // The page follows the rollback to its end.
     browser.shows("#live .phase", "rolled back").await;
     browser.shows("li", "Ada Lovelace: the bank has paid by hand").await;
@@ -186,7 +186,7 @@ async fn hierarchy_is_cancelled_and_rolled_back_by_clicks() {
         browser.enter("#name", "Ada").await;
         browser.enter("#reason", "a test").await;
         browser.click("form.card button").await;
-        browser.shows(".notice", "accepted").await;
+        browser.shows(".done", "accepted").await;
         browser.shows("#live .phase", "rolled back").await;
     }
     site.close().await;
@@ -205,7 +205,7 @@ async fn failed_rollbacks_are_retried_and_resolved_by_clicks() {
             browser.enter("#reason", "a test").await;
         }
         browser.click("form.card button").await;
-        browser.shows(".notice", "accepted").await;
+        browser.shows(".done", "accepted").await;
         browser.shows("#requests + ul li", "Ada").await;
     }
     site.close().await;
@@ -367,7 +367,7 @@ async fn hierarchy_is_cancelled_by_keys_alone() {
     browser.press("the customer has left").await;
     browser.tab_to("form.card button.primary").await;
     browser.press(ENTER).await;
-    browser.shows(".notice", "Cancel: accepted").await;
+    browser.shows(".done", "Cancel: accepted").await;
     browser.shows("#live .phase", "rolled back").await;
     assert_eq!(order.tree().await.unwrap().cancellations()[0].source, "Ada Lovelace");
     site.close().await;

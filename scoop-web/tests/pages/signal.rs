@@ -22,7 +22,7 @@ async fn awaited_signal_is_sent_by_a_click() {
     browser.shows(".error", "The payload is no JSON").await;
     browser.enter("#payload", "{}").await;
     site.sign("the customer has called").await;
-    browser.shows(".notice", "Send the signal: accepted").await;
+    browser.shows(".done", "Send the signal: accepted").await;
     browser.shows("#live p .phase", "committed").await;
     browser.shows("#requests + ul li", "signal by Ada Lovelace: the customer has called").await;
     assert_eq!(order.ends().await.unwrap(), Outcome::Committed);
