@@ -30,14 +30,8 @@ impl From<String> for EmbeddedError {
     }
 }
 
-/// Names the file in errors of the operating system.
-pub(crate) trait IoContext<T> {
-    fn at(self, action: &str, path: &Path) -> Result<T>;
-}
-
-impl<T> IoContext<T> for io::Result<T> {
-    fn at(self, action: &str, path: &Path) -> Result<T> {
-        let text = || format!("could not {action} {}", path.display());
-        self.map_err(|source| EmbeddedError { text: text(), source: Some(source) })
-    }
+/// An error of the operating system about this file.
+pub(crate) fn at(action: &str, path: &Path) -> impl FnOnce(io::Error) -> EmbeddedError {
+    let text = format!("could not {action} {}", path.display());
+    |source| EmbeddedError { text, source: Some(source) }
 }

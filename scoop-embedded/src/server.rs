@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tracing::warn;
 
 use crate::account::{Account, run};
-use crate::error::{EmbeddedError, IoContext, Result};
+use crate::error::{EmbeddedError, Result, at};
 use crate::{Embedded, Shutdown, binaries};
 
 const SCRIPT: &str = include_str!("supervisor.sh");
@@ -31,8 +31,7 @@ const MAKE_TEMPORARY: &str = r#"
     mktemp -d /tmp/scoop-postgres-XXXXXX"#;
 
 /// Why a server does not start while the last processes of the former one, or of its killed owner, have not ended.
-const PASSING: [&str; 2] =
-    ["pre-existing shared memory block", "lock file \"postmaster.pid\" already exists"];
+const PASSING: [&str; 2] = ["pre-existing shared memory block", "lock file \"postmaster.pid\""];
 
 /// How long a start waits for the former server of the folder.
 const FREE_WITHIN: Duration = Duration::from_secs(10);
@@ -91,7 +90,7 @@ impl Server {
     pub(crate) fn end(&self) -> Result<()> {
         self.stop(&mut self.supervisor(), "INT")?;
         match self.socket.exists() {
-            true => fs::remove_dir_all(&self.socket).at("remove", &self.socket),
+            true => fs::remove_dir_all(&self.socket).map_err(at("remove", &self.socket)),
             false => Ok(()),
         }
     }
@@ -106,10 +105,10 @@ impl Server {
     fn launch(&self, supervisor: &mut Option<(Child, u32)>, how: &str) -> Result<()> {
         let deadline = Instant::now() + FREE_WITHIN;
         loop {
-            let mut script = self.script(how).spawn().at("run", Path::new("/bin/sh"))?;
+            let mut script = self.script(how).spawn().map_err(at("run", Path::new("/bin/sh")))?;
             let mut output = script.stdout.take().map(BufReader::new).expect("it is piped");
             let mut said = Vec::new();
-            output.read_until(b'\n', &mut said).at("start PostgreSQL in", &self.folder)?;
+            output.read_until(b'\n', &mut said).map_err(at("start PostgreSQL in", &self.folder))?;
             let line = String::from_utf8_lossy(&said);
             if let Some(server) = line.trim().strip_prefix("ready ").and_then(|server| server.parse().ok()) {
                 *supervisor = Some((script, server));
@@ -118,7 +117,7 @@ impl Server {
             output
                 .read_to_end(&mut said)
                 .and_then(|_| script.wait())
-                .at("start PostgreSQL in", &self.folder)?;
+                .map_err(at("start PostgreSQL in", &self.folder))?;
             let said = String::from_utf8_lossy(&said);
             if Instant::now() > deadline || !PASSING.iter().any(|text| said.contains(text)) {
                 let (folder, user) = (self.folder.display(), self.setup.account.note());
@@ -173,15 +172,15 @@ pub(crate) fn report(error: &EmbeddedError) {
 
 /// Makes a folder for data that only the user of the server can open: for root its owner, if it has one.
 fn prepare(folder: &Path, account: &mut Account) -> Result<PathBuf> {
-    fs::create_dir_all(folder).at("make the folder", folder)?;
-    let folder = folder.canonicalize().at("find the folder", folder)?;
-    let is_empty = fs::read_dir(&folder).at("read the folder", &folder)?.next().is_none();
+    fs::create_dir_all(folder).map_err(at("make the folder", folder))?;
+    let folder = folder.canonicalize().map_err(at("find the folder", folder))?;
+    let is_empty = fs::read_dir(&folder).map_err(at("read the folder", &folder))?.next().is_none();
     if !is_empty && !folder.join("server.log").is_file() {
         return Err(format!("{} holds other files; give a new or an empty folder", folder.display()).into());
     }
-    *account = account.or_owner_of(&fs::metadata(&folder).at("look at", &folder)?);
+    *account = account.or_owner_of(&fs::metadata(&folder).map_err(at("look at", &folder))?);
     if let Some((user, group)) = account.0 {
-        lchown(&folder, Some(user), Some(group)).at("change the owner of", &folder)?;
+        lchown(&folder, Some(user), Some(group)).map_err(at("change the owner of", &folder))?;
     }
     Ok(folder)
 }

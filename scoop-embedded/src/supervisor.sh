@@ -11,14 +11,13 @@
 # Only the pipe decides, not the signals that end processes at a terminal or in a service.
 trap '' HUP INT PIPE QUIT TERM
 umask 077
-# The variables that configure the programs of PostgreSQL.
-unset $(env | sed -n 's/^\(PG[A-Z]*\)=.*/\1/p')
 exec 3<&0 </dev/null 2>&1
 folder=$1 socket=$2 programs=$3 begin=$4
 shift 4
-cd "$folder" && chmod 700 . || exit
-[ "$begin" = again ] || [ -e data/postmaster.pid ] || rm -f server.log
-exec 2>>server.log || exit
+cd "$folder" || exit
+[ "$folder" = "$socket" ] || chmod 700 . || exit
+[ "$begin" = again ] || [ -e data/postmaster.pid ] || : >server.log
+exec 2>>server.log
 
 if [ ! -e data/PG_VERSION ]; then
     # Whoever makes the data in the same folder at the same time has another name.
@@ -47,12 +46,13 @@ server=$!
 
 {
     trap 'exit' USR1
-    attempts=3000
-    until [ "$(sed -n '1p; 8s/ *$//p' data/postmaster.pid 2>/dev/null)" = "$server
-ready" ]; do
+    attempts=6000
+    # The first line has the process, the eighth the status.
+    until { read -r process && for line in 2 3 4 5 6 7 8; do read -r status; done; } 2>/dev/null <data/postmaster.pid &&
+        [ "$process $status" = "$server ready" ]; do
         attempts=$((attempts - 1))
         [ "$attempts" -gt 0 ] || kill -s QUIT "$server"
-        sleep 0.02
+        sleep 0.01
     done
     echo "ready $server"
     while read -r signal; do kill -s "$signal" "$server"; done
