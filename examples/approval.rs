@@ -22,7 +22,7 @@ struct ExpenseReported {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "expenses.decided", keep = "7 days")]
+#[signal(name = "expenses.decided", retention = "7 days")]
 struct Decision {
     approved: bool,
 }

@@ -23,7 +23,7 @@ struct Deliver {
 
 /// The customer has paid.
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "finding.paid", keep = "1 day")]
+#[signal(name = "finding.paid", retention = "1 day")]
 struct Paid;
 
 #[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]

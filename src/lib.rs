@@ -6,9 +6,9 @@ pub use scoop_runtime::private as __private;
 pub use scoop_core::{
     Applies, BadTraceparent, Caller, Context, ContextError, ContextKey, ContinueAsNew, Deadline,
     DeadlineKind, Decision, Definition, Delivery, Entity, EntityKey, Error, EventKind, Failure, FailureCode,
-    FindField, FindKind, Frame, FromError, HasReply, Here, Interrupted, JoinIncomplete, Lineage, Message,
-    Missed, NameError, Next, Overlap, Priority, Recurrence, Rejection, Result, RetentionTimes, Schedule,
-    Signal, SignalKey, StepDefinition, StepKind, Stored, TraceContext, Unauthorized, With, wait,
+    FindField, FindKind, Frame, FromError, HasReply, Interrupted, JoinIncomplete, Lineage, Message, Missed,
+    NameError, Next, Overlap, Priority, Recurrence, Rejection, Result, RetentionTimes, Schedule, Signal,
+    SignalKey, StepDefinition, StepKind, Stored, TraceContext, Traced, Unauthorized, With, wait,
     wait_strategy,
 };
 pub use scoop_macros::{
@@ -105,8 +105,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        ContextKey, ContinueAsNew, Decider, Decision, Error, Failed, Failure, FailureCode, Here, HierarchyId,
-        Message, Next, Outcome, Result, Saga, Scoop, Scope, Signal, Tick, With, command, entity, saga, step,
-        subscribes,
+        ContextKey, ContinueAsNew, Decider, Decision, Error, Failed, Failure, FailureCode, HierarchyId,
+        Message, Next, Outcome, Result, Saga, Scoop, Scope, Signal, Tick, Traced, With, command, entity,
+        saga, step, subscribes,
     };
 }

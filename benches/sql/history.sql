@@ -1,6 +1,6 @@
 -- Makes finished runs from the rows that the one real saga in the tables left, as many as the setting
 -- bench.copies says. One run ended every 2.5 seconds, the newest just now; unless the settings bench.spacing and
--- bench.age have other times. Their ids are of version 7 and of that time, like real ones.
+-- bench.age have other times. Of the events only the first and the last are made if bench.events is 'ends'. Their ids are of version 7 and of that time, like real ones.
 
 -- A superuser can skip the check of each foreign key.
 SELECT set_config('session_replication_role', 'replica', false) FROM pg_roles WHERE rolname = current_user AND rolsuper;
@@ -42,7 +42,9 @@ SELECT pg_temp.copied(e.id, c.n, c.at), pg_temp.copied(e.message_id, c.n, c.at),
        ARRAY(SELECT pg_temp.copied(l.id, c.n, c.at) FROM unnest(e.cooperation_lineage) WITH ORDINALITY l (id, nth)
              ORDER BY l.nth),
        c.at + e.since, e.exception, e.context, e.next_step, e.child_failure_handler_iteration
-FROM copy c CROSS JOIN real_event e;
+FROM copy c CROSS JOIN real_event e
+WHERE coalesce(current_setting('bench.events', true), 'all') = 'all'
+   OR e.type::text IN ('SEEN', 'COMMITTED', 'ROLLED_BACK');
 
 INSERT INTO scoop.ended_run
     (root, id, parent, lineage, message_id, topic, handler, outcome, failure, rollback_failure, context, ended_at)

@@ -19,7 +19,7 @@ usage: scoop-bench [options]               measure
   --json FILE        write the results there, too
   --pool N           connections of an engine, its own four included (20)
   --concurrency N    how many runs an engine works on at once (1000)
-  --finished N       B8, B22: finished runs in the history (1000000)
+  --finished N       B8, B22, B27: finished runs in the history (1000000)
   --backlog N        B9, fairness: ready runs (200000, 100000)
   --sleeping N        B10, B18, B22: sleeping and waiting runs (1000000)
   --rate N           B26: runs offered in each second (800)

@@ -53,9 +53,9 @@ use report::Report;
 use server::Server;
 
 /// All measures, in the order of the table.
-const MEASURES: [&str; 29] = [
+const MEASURES: [&str; 30] = [
     "B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8", "B9", "B10", "B11", "B12", "B13", "B14", "B15", "B16",
-    "B17", "B18", "B19", "B20", "B21", "B22", "B23", "B24", "B25", "B26", "F", "CEILINGS", "PEERS",
+    "B17", "B18", "B19", "B20", "B21", "B22", "B23", "B24", "B25", "B26", "B27", "F", "CEILINGS", "PEERS",
 ];
 
 /// The measures of a quick look.
@@ -161,6 +161,7 @@ async fn one(bench: &mut Bench, measure: &str) -> Outcome<()> {
         "B24" => telemetry::measure(bench).await,
         "B25" => limits::measure(bench).await,
         "B26" => old_snapshots::measure(bench).await,
+        "B27" => pages::found(bench).await,
         "F" => fairness::measure(bench).await,
         "CEILINGS" => ceilings::measure(bench).await,
         "PEERS" => peers::measure(bench).await,

@@ -1,4 +1,4 @@
-//! B22: pages of runs, explanations and the web page, with many runs that have ended or that sleep.
+//! B22: pages of runs, explanations and the web page, with many runs that have ended or that sleep. B27: pages found by fields.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,7 +25,6 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     let (finished, sleeping) = (bench.settings.finished, bench.settings.sleeping);
     let old = growth::with_history(bench, bench.settings.finished).await?;
     measured(bench, &old, "B22", "").await?;
-    found(bench, &old).await?;
     bench.server.remove(old).await?;
     let asleep = sleepers::with_sleepers(bench).await?;
     measured(bench, &asleep, "B22 asleep", " asleep").await?;
@@ -36,8 +35,11 @@ pub(crate) async fn measure(bench: &mut Bench) -> Outcome<()> {
     Ok(())
 }
 
-/// The times of pages of runs that are found by fields, which all of them get before.
-async fn found(bench: &mut Bench, database: &Database) -> Outcome<()> {
+/// B27: the times of pages of runs that are found by fields, which all of them get before. Of the events they have only the
+/// first and the last, since these lists read no others.
+pub(crate) async fn found(bench: &mut Bench) -> Outcome<()> {
+    let database =
+        growth::with_history_of(bench, bench.settings.finished, &[("bench.events", "ends")]).await?;
     database.execute(include_str!("../sql/found_by.sql")).await?;
     database.execute("VACUUM ANALYZE scoop.found_by").await?;
     let client = database.client().await?;
@@ -60,12 +62,12 @@ async fn found(bench: &mut Bench, database: &Database) -> Outcome<()> {
             each.push(format!("{name} {:.1} ms", percentile_ms(&times, 99)));
             pages.extend(times);
         }
-        bench.report.add("B22 found", percentile_ms(&pages, 99), None);
-        bench.report.add("B22 found p50", percentile_ms(&pages, 50), None);
+        bench.report.add("B27", percentile_ms(&pages, 99), None);
+        bench.report.add("B27 p50", percentile_ms(&pages, 50), None);
     }
-    bench.report.note(format!("B22 found, p99 of each: {}", each.join(", ")));
+    bench.report.note(format!("B27: {finished} runs had ended; p99 of each list: {}", each.join(", ")));
     client.pool().close().await;
-    Ok(())
+    bench.server.remove(database).await
 }
 
 /// The times of the first pages of a list.

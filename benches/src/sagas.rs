@@ -264,7 +264,7 @@ pub(crate) struct Request {
 
 /// The signal of [`Approvals`]: the time at which it was sent, in nanoseconds since 1970.
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "bench.approval", keep = "1 day")]
+#[signal(name = "bench.approval", retention = "1 day")]
 pub(crate) struct Approval {
     pub(crate) due: u64,
 }

@@ -118,21 +118,21 @@ impl Connection {
         let options = self.pool().ok()?.connect_options();
         let opened = tokio::time::timeout(RETRY_FOR, PgConnection::connect_with(&options)).await;
         let opened = opened.unwrap_or_else(|_| Err(sqlx::Error::Io(io::ErrorKind::TimedOut.into())));
-        Some(Fault::Connect(self.way(&options), opened.err()?))
+        Some(Fault::Connect(self.target(&options), opened.err()?))
     }
 
     /// Where the connections lead to, and why.
-    fn way(&self, options: &PgConnectOptions) -> String {
+    fn target(&self, options: &PgConnectOptions) -> String {
         let (host, port) = (options.get_host(), options.get_port());
         let folder = options.get_socket().map(|folder| folder.display().to_string());
-        let place = match folder.or_else(|| host.starts_with('/').then(|| host.to_owned())) {
+        let server = match folder.or_else(|| host.starts_with('/').then(|| host.to_owned())) {
             Some(folder) => format!("{folder}/.s.PGSQL.{port}"),
             None => format!("{host}:{port}"),
         };
         match self.url() {
-            Ok(Some(_)) => format!("the URL leads to {place}"),
+            Ok(Some(_)) => format!("the URL leads to {server}"),
             _ => format!(
-                "DATABASE_URL is not set, and the variables of PostgreSQL, such as PGHOST, or their defaults lead to {place}"
+                "DATABASE_URL is not set, and the variables of PostgreSQL, such as PGHOST, or their defaults lead to {server}"
             ),
         }
     }

@@ -16,7 +16,7 @@ use crate::times::{in_words, utc};
 #[repr(u8)]
 pub(crate) enum Exit {
     /// The command is done.
-    Done = 0,
+    Success = 0,
     /// The command failed.
     Failed = 1,
     /// The command line is wrong. The parser exits with the same code.
@@ -32,7 +32,7 @@ impl Exit {
     /// that does not read the output.
     pub(crate) fn despite(self, written: Result<(), impl Into<Fault>>) -> Result<Self, Fault> {
         match written.map_err(Into::into) {
-            Err(fault) if fault.exit() != Self::Done => Err(fault),
+            Err(fault) if fault.exit() != Self::Success => Err(fault),
             _ => Ok(self),
         }
     }
@@ -69,7 +69,7 @@ impl From<RuntimeError> for Fault {
                 let still = waited.map(|waited| format!(" after {}", in_words(waited))).unwrap_or_default();
                 Self::Refused(format!(
                     "the queue of saga `{saga}` is full{still}: at most {limit} of its runs may wait for a worker; nothing was \
-                     launched; launch again later, or let the launch wait by --wait-for-room; for more room, end a pause \
+                     launched; launch again later, or let the launch wait by --wait-for-capacity; for more capacity, end a pause \
                      of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`"
                 ))
             }
@@ -100,7 +100,7 @@ impl Fault {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             // The reader of the output has ended, such as `head`.
-            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Success,
             Self::Library(error) if error.is_not_found() || error.is_damaged() => Exit::NotAccepted,
             Self::NotFound(_) | Self::Refused(_) | Self::Declined => Exit::NotAccepted,
             Self::Library(error) if error.is_invalid() => Exit::Usage,
@@ -115,7 +115,7 @@ impl Fault {
     pub(crate) fn report(&self) {
         match self {
             Self::Declined => eprintln!("nothing was done"),
-            _ if self.exit() == Exit::Done => {}
+            _ if self.exit() == Exit::Success => {}
             _ => eprintln!("error: {}", self.text()),
         }
     }
@@ -136,10 +136,10 @@ impl Fault {
             Self::Library(error) if error.is_denied() => Escaped(&error.to_string()).to_string(),
             Self::Library(error) => chain(error),
             Self::Sql(doing, error) => format!("the database failed while {doing}: {}", chain(error)),
-            Self::Connect(way, error) => format!(
+            Self::Connect(target, error) => format!(
                 "the database failed while a connection was opened: {}; {}",
                 chain(error),
-                Escaped(way)
+                Escaped(target)
             ),
             Self::Output(error) => format!("the output cannot be written: {}", chain(error)),
             Self::Bind(address, error) => format!("{address} cannot be bound: {}", chain(error)),

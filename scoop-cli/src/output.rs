@@ -32,7 +32,7 @@ pub(crate) struct Output {
 /// The meaning of a word in a table, which gives it a color.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
-    Plain,
+    Neutral,
     Good,
     Busy,
     Idle,
@@ -227,7 +227,7 @@ pub(crate) fn cell_if_any(text: Option<impl AsRef<str>>) -> Cell {
 }
 
 /// A cell with a value of ours: an id, a number, a time.
-pub(crate) fn plain(value: impl Display) -> Cell {
+pub(crate) fn unstyled(value: impl Display) -> Cell {
     Cell::new(value)
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn plain(value: impl Display) -> Cell {
 pub(crate) fn toned(word: impl Display, tone: Tone) -> Cell {
     let cell = Cell::new(word);
     match tone {
-        Tone::Plain => cell,
+        Tone::Neutral => cell,
         Tone::Good => cell.fg(comfy_table::Color::Green),
         Tone::Busy => cell.fg(comfy_table::Color::Cyan),
         Tone::Idle => cell.fg(comfy_table::Color::Yellow),
@@ -250,7 +250,7 @@ pub(crate) fn phase(phase: RunPhase) -> Cell {
         RunPhase::Running | RunPhase::Ready => Tone::Busy,
         RunPhase::Stuck | RunPhase::RollbackFailed | RunPhase::RolledBack => Tone::Bad,
         RunPhase::Retrying | RunPhase::Waiting | RunPhase::Sleeping | RunPhase::AwaitingSignal => Tone::Idle,
-        _ => Tone::Plain,
+        _ => Tone::Neutral,
     };
     toned(phase, tone)
 }
@@ -263,7 +263,7 @@ mod tests {
     fn table_on_a_terminal_wraps_long_texts_and_keeps_ids_whole() {
         let id = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
         let mut rows = Rows::new(&["RUN", "WHY"]);
-        rows.add([plain(id), cell("the bank is closed, and opens again on Monday at nine")]);
+        rows.add([unstyled(id), cell("the bank is closed, and opens again on Monday at nine")]);
         let rows = rows.unwrapped(0);
         let text = rows.text(Some(60), false);
         assert!(text.lines().count() > 2 && text.contains(id), "{text}");
@@ -278,9 +278,9 @@ mod tests {
             for _ in 0..20 {
                 let line = rows.whole_line(command);
                 rows.add([
-                    plain("warning"),
-                    plain("handlers of topics"),
-                    plain(format_args!("nothing has it\n{line}")),
+                    unstyled("warning"),
+                    unstyled("handlers of topics"),
+                    unstyled(format_args!("nothing has it\n{line}")),
                 ]);
             }
             let text = rows.text(Some(width), false);

@@ -46,13 +46,13 @@ impl Progress {
     /// A function that says how many things are done, and how many there are.
     pub(crate) fn counter(&self, things: &'static str) -> impl Fn(u64, u64) + Send + Sync + 'static {
         let bar = self.bar.clone();
-        move |done, total| {
+        move |completed, total| {
             if bar.length() != Some(total) {
                 bar.set_style(style());
                 bar.set_message(things);
                 bar.set_length(total);
             }
-            bar.set_position(done);
+            bar.set_position(completed);
         }
     }
 }

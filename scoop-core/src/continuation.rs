@@ -294,17 +294,17 @@ fn backward<'a>(
     let last = run.last.as_ref().filter(|last| names.matches(&last.step));
     // A recorded part of an empty plan is the sentinel, where the rollback failed and an operator skipped it.
     let in_plan = |last: &&Suspension| !plan.parts().is_empty() && !plan.is_after(&last.step);
-    let done = last.filter(|last| begun && in_plan(last)).map(|last| {
+    let part = last.filter(|last| begun && in_plan(last)).map(|last| {
         let unknown = || Stuck::NoSuchPart { saga: definition.saga.to_string(), part: last.step.clone() };
         plan.position(&last.step).ok_or_else(unknown)
     });
-    let done = done.transpose()?;
+    let part = part.transpose()?;
     let handled_before = last.and_then(|last| last.handler_iteration);
     if let Some(failure) = run.child_failure() {
-        let at = RollbackPosition { part: done.unwrap_or(0), handled: handled_before.map_or(0, |it| it + 1) };
+        let at = RollbackPosition { part: part.unwrap_or(0), handled: handled_before.map_or(0, |it| it + 1) };
         return child_failure::of_rollback(definition, run, rollback, at, failure);
     }
-    match plan.parts().get(done.map_or(0, |position| position + 1)) {
+    match plan.parts().get(part.map_or(0, |position| position + 1)) {
         Some(part) => undo(definition, run, cause, plan, part),
         None => {
             let step = last.map_or_else(|| names.sentinel(definition), |last| last.step.clone());
@@ -353,11 +353,11 @@ fn undo<'a>(
 }
 
 /// The step to undo; `None` if it was removed and had no compensation.
-fn compensates(definition: &Definition, plan: &Plan, done: &Instance) -> Result<Option<usize>, Stuck> {
-    match (known(definition, &done.step), plan.recorded(done)) {
+fn compensates(definition: &Definition, plan: &Plan, completed: &Instance) -> Result<Option<usize>, Stuck> {
+    match (known(definition, &completed.step), plan.recorded(completed)) {
         (Err(_), Some(removed)) => match removed_from(definition, removed)?.compensated {
             true => {
-                let (saga, step) = (definition.saga.to_string(), done.step.clone());
+                let (saga, step) = (definition.saga.to_string(), completed.step.clone());
                 Err(Stuck::NoCompensation { saga, step })
             }
             false => Ok(None),
@@ -401,7 +401,7 @@ impl Call<'_> {
                 self.at.suspend(Some(step), iteration, decision, returned)
             }
             Action::HandleChildFailure { step, iteration, .. } if self.at.is_forward() => {
-                let decision = returned.next.map_or(Decision::Keep, |next| Decision::of(step, next));
+                let decision = returned.next.map_or(Decision::Unchanged, |next| Decision::of(step, next));
                 self.at.suspend(None, iteration, decision, returned)
             }
             Action::HandleChildFailure { .. } | Action::Compensate { .. } => {
@@ -467,7 +467,7 @@ enum Decision {
     /// This step of the definition at hand.
     Jump(usize),
     /// The position decided before.
-    Keep,
+    Unchanged,
     /// No position: a rollback follows its plan.
     None,
     /// The first step of a new execution.
@@ -525,7 +525,7 @@ impl<'a> Position<'a> {
             Decision::Onward(_) | Decision::ContinueAsNew => None,
             Decision::None => run.mark(),
             Decision::Jump(target) => Some(self.definition.steps[target].name.to_string()),
-            Decision::Keep => run.last.as_ref().and_then(|last| last.jump.clone()),
+            Decision::Unchanged => run.last.as_ref().and_then(|last| last.jump.clone()),
         };
         if let Decision::Onward(_) | Decision::Jump(_) = decision {
             run.recorded = None;
@@ -583,7 +583,7 @@ impl<'a> Position<'a> {
             Decision::Onward(step) => step + 1,
             Decision::Jump(target) => *target,
             Decision::ContinueAsNew => 0,
-            Decision::Keep => {
+            Decision::Unchanged => {
                 let last = self.run.last.as_ref()?;
                 resume(self.definition, self.run, last).ok()?
             }
@@ -619,11 +619,11 @@ impl<'a> Position<'a> {
         let because = Failure::parent_said_so(&self.run.source, cause);
         let because = because.bounded_for_requests(self.run.failure_text_bytes_max);
         let (step, context) = (self.step.clone(), self.context.clone());
-        let tell = |message: &Uuid| {
+        let rollback_request = |message: &Uuid| {
             let event = Event::new(EventKind::RollbackEmitted, *message).in_step(&step);
             event.because_of(because.clone()).with(context.clone())
         };
-        let mut events: Vec<_> = messages.iter().map(tell).collect();
+        let mut events: Vec<_> = messages.iter().map(rollback_request).collect();
         let mut conclusion = self.suspend(None, 0, Decision::None, Returned::nothing());
         events.append(&mut conclusion.events);
         let rollback_cause = (!messages.is_empty()).then_some(because);
@@ -771,7 +771,7 @@ mod tests {
         assert_eq!(said(call(&handles)), (1, "b".into()));
         assert!(matches!(call(&handles).action(), Action::HandleChildFailure { .. }));
 
-        let done = Instance {
+        let completed = Instance {
             step: "b".into(),
             handler_iteration: None,
             definition: None,
@@ -779,7 +779,7 @@ mod tests {
             by_strategy: false,
             output: None,
         };
-        let plan = Plan::of(&RollbackNames::of(&SAGA), vec![done]);
+        let plan = Plan::of(&RollbackNames::of(&SAGA), vec![completed]);
         let children_told = run_after(&plan.parts()[0].name, None);
         let mut backward = children_told.clone().start_rollback(Failure::new("T", "m", "saga[w]"));
         backward.set_rollback_plan(plan, RollbackProgress { last: children_told.last, has_begun: true });

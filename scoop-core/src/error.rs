@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// The conversion records file and line of the `?`. A `?` on a value of this type converts nothing, and so records
 /// nothing. In the functions of a saga, and in those with `#[scoop::trace]`, each `?` is recorded nevertheless;
-/// elsewhere [`Here::here`] does it by hand.
+/// elsewhere [`Traced::traced`] does it by hand.
 ///
 /// After the last attempt of the step, the error is stored as a [`Failure`], with type, text and chain of causes. An
 /// error with a [code](crate::FailureCode) can be restored from that.
@@ -239,7 +239,7 @@ fn chain_of<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a
 ///
 /// ```
 /// # extern crate scoop_core as scoop;
-/// use scoop::{Here, Result};
+/// use scoop::{Traced, Result};
 ///
 /// fn price(text: &str) -> Result<u32> {
 ///     Ok(text.parse::<u32>()?)
@@ -248,7 +248,7 @@ fn chain_of<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a
 /// fn total(prices: &[&str]) -> Result<u32> {
 ///     let mut total = 0;
 ///     for text in prices {
-///         total += price(text).here()?;
+///         total += price(text).traced()?;
 ///     }
 ///     Ok(total)
 /// }
@@ -256,19 +256,19 @@ fn chain_of<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a
 /// let failure = total(&["7", "a lot"]).unwrap_err().into_failure("orders[w1]");
 /// assert_eq!(failure.stack_trace.len(), 2);
 /// ```
-pub trait Here<T> {
+pub trait Traced<T> {
     /// The same result, with the place of this call recorded if it is an error.
     ///
     /// # Errors
     ///
     /// The original error.
-    fn here(self) -> Result<T>;
+    fn traced(self) -> Result<T>;
 }
 
-impl<T, E: Into<Error>> Here<T> for Result<T, E> {
+impl<T, E: Into<Error>> Traced<T> for Result<T, E> {
     #[inline]
     #[track_caller]
-    fn here(self) -> Result<T> {
+    fn traced(self) -> Result<T> {
         match self {
             Ok(value) => Ok(value),
             Err(error) => {
@@ -406,11 +406,11 @@ mod tests {
     #[test]
     fn places_are_listed_innermost_first_and_each_line_once() {
         fn passes() -> Result<()> {
-            fails().here()?;
+            fails().traced()?;
             Ok(())
         }
         fn passes_twice() -> Result<()> {
-            passes().here().here()
+            passes().traced().traced()
         }
         let error = passes_twice().unwrap_err();
         let shown = format!("{error:?}");
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn other_error_is_raised_at_the_call_of_here() {
-        let error = "x".parse::<i32>().here().unwrap_err();
+        let error = "x".parse::<i32>().traced().unwrap_err();
         let failure = error.into_failure("s[w]");
         let [place] = &*failure.stack_trace else { panic!("{failure:?}") };
         assert!(place.file_name.ends_with("error.rs"), "{place:?}");
@@ -433,7 +433,7 @@ mod tests {
     fn number_of_places_is_limited() {
         let mut error = Error::msg("deep");
         for _ in 0..1000 {
-            error = Err::<(), _>(error).here().unwrap_err();
+            error = Err::<(), _>(error).traced().unwrap_err();
         }
         assert!(error.0.passed.len() < FRAMES_MAX);
     }

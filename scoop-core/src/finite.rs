@@ -378,7 +378,7 @@ fn changed_number(json: &str) -> Option<&str> {
             b'-' | b'0'..=b'9' => {
                 let is_part = |byte: &&u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
                 let number = &json[at..at + bytes[at..].iter().take_while(is_part).count()];
-                if !is_kept(number) {
+                if !is_exact(number) {
                     return Some(number);
                 }
                 at += number.len();
@@ -389,13 +389,13 @@ fn changed_number(json: &str) -> Option<&str> {
     None
 }
 
-fn is_kept(number: &str) -> bool {
-    let kept = serde_json::from_str::<serde_json::Value>(number).map(|kept| kept.to_string());
-    let [Some(kept), Some(written)] = [kept.ok().as_deref().and_then(decimal), decimal(number)] else {
+fn is_exact(number: &str) -> bool {
+    let parsed = serde_json::from_str::<serde_json::Value>(number).map(|parsed| parsed.to_string());
+    let [Some(parsed), Some(written)] = [parsed.ok().as_deref().and_then(decimal), decimal(number)] else {
         return false;
     };
     // The database has no negative zero.
-    kept == written && !(written.0 && written.1.is_empty())
+    parsed == written && !(written.0 && written.1.is_empty())
 }
 
 /// A number as its sign, its digits without zeros at both ends, and its exponent of ten.

@@ -56,7 +56,7 @@ pub use continuation::{
 pub use deadline::{Deadline, DeadlineKind, Direction, time_keys};
 pub use decision::{DecidedMessage, Decision, Rejection};
 pub use entity::{Application, Applies, Entity, EntityKey, EntityType};
-pub use error::{Error, FromError, Here, Result};
+pub use error::{Error, FromError, Result, Traced};
 pub use event::{Event, EventKind, OPERATOR};
 pub use failure::{FAILURE_CAUSES_MAX, FAILURE_TEXT_BYTES_MAX, Failure, Frame};
 pub use failure_code::{CODE_CHARS_MAX, CodedError, FailureCode};
@@ -88,7 +88,7 @@ pub use stored::Stored;
 pub use text::Escaped;
 pub use trace_context::{BadTraceparent, TraceContext};
 #[doc(hidden)]
-pub use trace_point::QuestionMark;
+pub use trace_point::TryOperator;
 pub use unauthorized::Unauthorized;
 pub use window::{Beginning, Cut, EntriesRead, Entry, Rest, Window};
 

@@ -50,7 +50,7 @@ pub trait Message: Stored + Send + Sync + 'static {
     const MANY_REPLIES: bool = false;
 
     /// For how long the finished hierarchies that start with such a message are kept, in place of the times of the
-    /// program: `#[message(keep = "90 days")]`, `#[message(keep(committed = "7 days", rolled_back = "30 days"))]`.
+    /// program: `#[message(retention = "90 days")]`, `#[message(retention(committed = "7 days", rolled_back = "30 days"))]`.
     const RETENTION: RetentionTimes = RetentionTimes { committed: None, rolled_back: None };
 
     /// Whom a run waits for that has launched such a message, if not for all of its handlers:
@@ -77,7 +77,7 @@ pub trait Message: Stored + Send + Sync + 'static {
 /// use scoop::RetentionTimes;
 ///
 /// const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// // As `#[message(keep(rolled_back = "90 days"))]` writes it.
+/// // As `#[message(retention(rolled_back = "90 days"))]` writes it.
 /// const RETENTION: RetentionTimes = RetentionTimes { committed: None, rolled_back: Some(DAY.saturating_mul(90)) };
 /// assert_ne!(RETENTION, RetentionTimes::default());
 /// ```

@@ -26,7 +26,7 @@ pub(crate) fn of(failure: &Failure) -> String {
     repeated.count_repeats(failure);
     repeated.reported.retain(|reported| reported.times > 1);
     let mut report = Report { text: String::new(), repeated, numbers: 0 };
-    report.tell(failure, 0);
+    report.write_failure(failure, 0);
     report.text
 }
 
@@ -135,7 +135,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn tell(&mut self, failure: &Failure, depth: usize) {
+    fn write_failure(&mut self, failure: &Failure, depth: usize) {
         let indent = "  ".repeat(depth);
         let label = if depth == 0 { "" } else { "caused by " };
         let mut number = String::new();
@@ -150,13 +150,13 @@ impl Report<'_> {
         }
         let said = said(failure, &format!("\n{indent}    | "));
         self.line(format_args!("{indent}{label}{said}{number}"));
-        self.places(failure, &indent);
+        self.write_frames(failure, &indent);
         for cause in failure.reasons() {
-            self.tell(cause, depth + 1);
+            self.write_failure(cause, depth + 1);
         }
     }
 
-    fn places(&mut self, failure: &Failure, indent: &str) {
+    fn write_frames(&mut self, failure: &Failure, indent: &str) {
         for frame in failure.stack_trace.iter().take(FRAMES_MAX) {
             let names = [&frame.class_name, &frame.function_name].into_iter().flatten();
             let name = names.map(String::as_str).collect::<Vec<_>>().join(".");
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
     use crate::Frame;
 
-    fn at(mut failure: Failure, places: &[(&str, i64, Option<&str>)]) -> Failure {
-        failure.stack_trace.extend(places.iter().map(|(file, line, function)| Frame {
+    fn at(mut failure: Failure, frames: &[(&str, i64, Option<&str>)]) -> Failure {
+        failure.stack_trace.extend(frames.iter().map(|(file, line, function)| Frame {
             file_name: (*file).into(),
             line_number: *line,
             class_name: None,

@@ -70,8 +70,8 @@ impl Plan {
     /// The plan for a window of a history, or for the whole. `values` contains, by name, the outputs of its instances
     /// and the newest earlier output of each step.
     pub fn within(names: &RollbackNames, mut cut: Cut, mut values: BTreeMap<String, Value>) -> Self {
-        for (position, done) in (cut.position()..).zip(&mut cut.instances) {
-            done.output = values.remove(&output_name(&done.step, position));
+        for (position, completed) in (cut.position()..).zip(&mut cut.instances) {
+            completed.output = values.remove(&output_name(&completed.step, position));
         }
         let numbered = values.into_iter().filter_map(|(name, value)| {
             let (step, position) = read_output_name(&name)?;
@@ -86,12 +86,12 @@ impl Plan {
     fn counted(names: &RollbackNames, before: Option<&Beginning>, instances: Vec<Instance>) -> Self {
         let counts = count(names, before, &instances);
         let mut parts = Vec::with_capacity(instances.len() * 2);
-        for (instance, done) in instances.iter().enumerate().rev() {
+        for (instance, completed) in instances.iter().enumerate().rev() {
             let (index, _) = counts[instance];
-            let name = names.children(&done.step, index, done.handler_iteration);
+            let name = names.children(&completed.step, index, completed.handler_iteration);
             parts.push(RollbackPart { name, instance, of_children: true });
-            if done.handler_iteration.is_none() {
-                let name = names.own(&done.step, index);
+            if completed.handler_iteration.is_none() {
+                let name = names.own(&completed.step, index);
                 parts.push(RollbackPart { name, instance, of_children: false });
             }
         }
@@ -129,19 +129,19 @@ impl Plan {
 
     /// The messages whose handlers were waited for by a strategy, so that some may not have ended.
     pub fn left(&self) -> Vec<Uuid> {
-        let by_strategy = self.instances.iter().filter(|done| done.by_strategy);
-        by_strategy.flat_map(|done| done.emitted.iter().copied()).collect()
+        let by_strategy = self.instances.iter().filter(|completed| completed.by_strategy);
+        by_strategy.flat_map(|completed| completed.emitted.iter().copied()).collect()
     }
 
     /// Records that of those messages every handler has ended.
     pub(crate) fn nothing_left(&mut self) {
-        self.instances.iter_mut().for_each(|done| done.by_strategy = false);
+        self.instances.iter_mut().for_each(|completed| completed.by_strategy = false);
     }
 
     /// The numbers of the definitions under which instances ended whose steps this definition lacks.
     pub fn foreign(&self, definition: &Definition) -> BTreeSet<i32> {
-        let foreign = self.instances.iter().filter(|done| definition.step_index(&done.step).is_none());
-        foreign.filter_map(|done| done.definition).collect()
+        let foreign = self.instances.iter().filter(|it| definition.step_index(&it.step).is_none());
+        foreign.filter_map(|completed| completed.definition).collect()
     }
 
     /// Sets the steps of the definitions of [`Plan::foreign`].
@@ -151,8 +151,8 @@ impl Plan {
     }
 
     /// The step of this instance in the definition under which it ended, if that was read.
-    pub(crate) fn recorded(&self, done: &Instance) -> Option<&RecordedStep> {
-        self.recorded.get(&done.definition?)?.iter().find(|step| step.is_named(&done.step))
+    pub(crate) fn recorded(&self, completed: &Instance) -> Option<&RecordedStep> {
+        self.recorded.get(&completed.definition?)?.iter().find(|step| step.is_named(&completed.step))
     }
 
     /// The mark by which the window of the parts is found again; `None` for a whole history.
@@ -181,27 +181,27 @@ impl Plan {
     /// The messages launched by the step execution that this part undoes: by the step itself, by its child
     /// failure handlers, its cleanup, and the wait before the next step. `None` for an unknown part.
     pub fn launched(&self, definition: &Definition, part: &str) -> Option<Vec<Uuid>> {
-        let undone = self.parts[self.position(part)?].instance;
-        let begins = |done: &Instance| begins(definition, done);
-        let from = self.instances[..=undone].iter().rposition(begins).unwrap_or(0);
-        let later = self.instances[undone + 1..].iter().take_while(|done| !begins(done));
-        let execution = self.instances[from..=undone].iter().chain(later);
-        Some(execution.flat_map(|done| done.emitted.iter().copied()).collect())
+        let instance = self.parts[self.position(part)?].instance;
+        let begins = |completed: &Instance| begins(definition, completed);
+        let from = self.instances[..=instance].iter().rposition(begins).unwrap_or(0);
+        let later = self.instances[instance + 1..].iter().take_while(|completed| !begins(completed));
+        let execution = self.instances[from..=instance].iter().chain(later);
+        Some(execution.flat_map(|completed| completed.emitted.iter().copied()).collect())
     }
 
     /// Whether the cleanup after the instance that a part undoes is still due. `cleans` selects its cleanup and the
     /// step itself: if either has run later, no cleanup is due.
     pub(crate) fn is_cleanup_due(&self, part: &RollbackPart, cleans: impl Fn(&str) -> bool) -> bool {
         let mut later = self.instances[part.instance + 1..].iter();
-        let cleaned = later.any(|done| done.handler_iteration.is_none() && cleans(&done.step));
+        let cleaned = later.any(|completed| completed.handler_iteration.is_none() && cleans(&completed.step));
         !cleaned && !self.window.as_ref().is_some_and(|window| window.is_before_any(cleans))
     }
 
     /// The newest outputs of the steps at the completion of the instance, by their current names.
     pub(crate) fn outputs(&self, part: &RollbackPart) -> BTreeMap<String, Value> {
         let known = self.instances[..=part.instance].iter();
-        let name = |done: &Instance| self.renamed.get(&done.step).unwrap_or(&done.step).clone();
-        let known = known.filter_map(|done| Some((name(done), done.output.clone()?)));
+        let name = |it: &Instance| self.renamed.get(&it.step).unwrap_or(&it.step).clone();
+        let known = known.filter_map(|completed| Some((name(completed), completed.output.clone()?)));
         self.earlier.clone().into_iter().chain(known).collect()
     }
 }
@@ -214,11 +214,11 @@ fn count(names: &RollbackNames, before: Option<&Beginning>, instances: &[Instanc
     let newest = before.and_then(|before| before.newest.as_ref());
     let mut newest = newest.map(|(step, iteration)| (names.current(step), *iteration));
     let mut counts = Vec::with_capacity(instances.len());
-    for done in instances {
-        let seen = runs.entry(&done.step).or_insert(0);
-        if done.handler_iteration.is_none() {
+    for completed in instances {
+        let seen = runs.entry(&completed.step).or_insert(0);
+        if completed.handler_iteration.is_none() {
             *seen += 1;
-            let current = names.current(&done.step);
+            let current = names.current(&completed.step);
             newest = match newest {
                 Some((step, iteration)) if step == current => Some((step, iteration + 1)),
                 _ => Some((current, 0)),
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use crate::{StepDefinition, StepKind};
 
-    fn done(step: &str, handler_iteration: Option<u32>) -> Instance {
+    fn completed(step: &str, handler_iteration: Option<u32>) -> Instance {
         Instance {
             step: step.into(),
             handler_iteration,
@@ -365,7 +365,8 @@ mod tests {
 
     #[test]
     fn newest_instance_first_and_its_children_before_itself() {
-        let history = [done("a", None), done("a", None), done("a", Some(0)), done("b", None)];
+        let history =
+            [completed("a", None), completed("a", None), completed("a", Some(0)), completed("b", None)];
         let plan = Plan::of(&names_of(&["a", "b"]), history.into());
         let names: Vec<_> = plan.parts().iter().map(|part| part.name.as_str()).collect();
         assert_eq!(
@@ -385,7 +386,7 @@ mod tests {
     #[test]
     fn step_names_like_rollback_parts_stay_distinct() {
         let names = names_of(&["Rollback of $x", "Rollback of y (rolling back child scopes)"]);
-        let plan = Plan::of(&names, vec![done("Rollback of $x", None)]);
+        let plan = Plan::of(&names, vec![completed("Rollback of $x", None)]);
         let plan = plan.parts();
         assert_eq!(plan[0].name, "Rollback of $$Rollback of $x[0,] (rolling back child scopes)$");
         assert!(!names.matches("Rollback of $x") && names.matches(&plan[1].name));
@@ -394,7 +395,7 @@ mod tests {
     #[test]
     fn name_of_a_part_gives_the_undone_step() {
         let names = names_of(&["Rollback of $x", "y[1] (rolling back child scopes)"]);
-        let history = vec![done("x[0,]", None), done("y[1] (rolling back child scopes)", Some(3))];
+        let history = vec![completed("x[0,]", None), completed("y[1] (rolling back child scopes)", Some(3))];
         let plan = Plan::of(&names, history);
         let undoes: Vec<_> = plan.parts().iter().map(|part| Undoes::of(&part.name)).collect();
         let expected = |step, of_children| Some(Undoes { step, of_children });
@@ -413,8 +414,12 @@ mod tests {
             own.map(|part| plan.is_cleanup_due(part, |step| step == "a" || step == "a finally"))
                 .collect::<Vec<_>>()
         };
-        let [a, handled, finally, b] =
-            [done("a", None), done("a", Some(0)), done("a finally", None), done("b", None)];
+        let [a, handled, finally, b] = [
+            completed("a", None),
+            completed("a", Some(0)),
+            completed("a finally", None),
+            completed("b", None),
+        ];
         assert_eq!(due(std::slice::from_ref(&a)), [true]);
         assert_eq!(due(&[a.clone(), b.clone()]), [true]);
         assert_eq!(due(&[a.clone(), handled.clone()]), [true]);
@@ -429,15 +434,15 @@ mod tests {
         let steps: Vec<_> = kinds.map(|(name, kind)| StepDefinition::new(name).of_kind(kind)).into();
         let definition = Definition { steps: steps.into(), ..Definition::new("s", "t", &[]) };
         let launching =
-            |done: Instance, message| Instance { emitted: vec![Uuid::from_u128(message)], ..done };
+            |completed: Instance, message| Instance { emitted: vec![Uuid::from_u128(message)], ..completed };
         let history = [
-            launching(done("a", None), 1),
-            launching(done("a", None), 2),
-            launching(done("a", Some(0)), 3),
-            launching(done("a", Some(1)), 4),
-            launching(done("a finally", None), 5),
-            launching(done("b", None), 6),
-            launching(done("a", None), 7),
+            launching(completed("a", None), 1),
+            launching(completed("a", None), 2),
+            launching(completed("a", Some(0)), 3),
+            launching(completed("a", Some(1)), 4),
+            launching(completed("a finally", None), 5),
+            launching(completed("b", None), 6),
+            launching(completed("a", None), 7),
         ];
         let plan = Plan::of(&RollbackNames::of(&definition), history.into());
         let launched = |part: &str| {
@@ -456,7 +461,8 @@ mod tests {
     fn newest_value_of_a_renamed_step_has_its_current_name() {
         let mut definition = Definition::new("s", "t", &[]);
         definition.steps = vec![StepDefinition::new("b").formerly(&["a"])].into();
-        let returned = |step: &str, value: u8| Instance { output: Some(value.into()), ..done(step, None) };
+        let returned =
+            |step: &str, value: u8| Instance { output: Some(value.into()), ..completed(step, None) };
         let plan = Plan::of(&RollbackNames::of(&definition), vec![returned("b", 1), returned("a", 2)]);
         let values: Vec<_> = plan.parts().iter().map(|part| plan.outputs(part)["b"].clone()).collect();
         assert_eq!(values, [2, 2, 1, 1]);
@@ -466,12 +472,12 @@ mod tests {
     #[test]
     fn an_iteration_counts_only_direct_repetition() {
         let history = [
-            done("a", None),
-            done("a", None),
-            done("a", Some(0)),
-            done("a", None),
-            done("b", None),
-            done("a", None),
+            completed("a", None),
+            completed("a", None),
+            completed("a", Some(0)),
+            completed("a", None),
+            completed("b", None),
+            completed("a", None),
         ];
         let iterations: Vec<_> = count(&names_of(&["a", "b"]), None, &history)
             .into_iter()

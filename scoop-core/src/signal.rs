@@ -17,14 +17,14 @@ pub struct SentSignal {
     /// Its payload.
     pub payload: Value,
     /// How long it is kept if no run awaits it.
-    pub keep: Duration,
+    pub retention: Duration,
     /// The span that sends it, to which the step that goes on with it is linked.
     pub trace: Option<TraceContext>,
 }
 
 /// A signal: a value from outside for the runs that await it, told apart by a key.
 ///
-/// Derive it: `#[derive(Signal, Serialize, Deserialize)]`, with `#[signal(name = "..", keep = "7 days")]`. Without the
+/// Derive it: `#[derive(Signal, Serialize, Deserialize)]`, with `#[signal(name = "..", retention = "7 days")]`. Without the
 /// attribute the name is that of the type in kebab case, and an early signal is kept for a week.
 ///
 /// ```

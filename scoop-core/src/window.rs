@@ -111,21 +111,21 @@ impl Rest {
         entries: Vec<Entry>,
         read: EntriesRead,
     ) -> Option<Cut> {
-        let mut done = in_order(entries);
+        let mut completed = in_order(entries);
         let mut after = None;
         if read == EntriesRead::Newest {
-            let begins = |(_, (done, _)): &(usize, &(Instance, i64))| begins(definition, done);
+            let begins = |(_, (completed, _)): &(usize, &(Instance, i64))| begins(definition, completed);
             // Launches of the oldest instance may be missing among the entries.
-            let (first, _) = done.iter().enumerate().skip(1).find(begins)?;
-            after = done.drain(..first).next_back().map(|(_, at)| at);
+            let (first, _) = completed.iter().enumerate().skip(1).find(begins)?;
+            after = completed.drain(..first).next_back().map(|(_, at)| at);
         }
-        let instances: Vec<_> = done.into_iter().map(|(done, _)| done).collect();
+        let instances: Vec<_> = completed.into_iter().map(|(completed, _)| completed).collect();
         let end = &self.beginning;
         let iteration = iteration_of_first(names, end, &instances);
         let before = after.map(|until| {
             let mut runs = end.runs.clone();
-            for done in runs_of(&instances) {
-                if let Some(count) = runs.get_mut(&done.step) {
+            for completed in runs_of(&instances) {
+                if let Some(count) = runs.get_mut(&completed.step) {
                     *count = count.saturating_sub(1);
                 }
             }
@@ -154,7 +154,7 @@ impl Cut {
 
     /// A whole history, with its entries, newest first.
     pub fn whole(entries: Vec<Entry>) -> Self {
-        let instances = in_order(entries).into_iter().map(|(done, _)| done).collect();
+        let instances = in_order(entries).into_iter().map(|(completed, _)| completed).collect();
         Self { window: None, instances, first: 0, unknown: None }
     }
 
@@ -177,7 +177,7 @@ impl Cut {
 
     /// The position of each instance among all of the run, and its step.
     pub fn positions(&self) -> impl Iterator<Item = (u32, &str)> {
-        (self.position()..).zip(self.instances.iter().map(|done| &*done.step))
+        (self.position()..).zip(self.instances.iter().map(|completed| &*completed.step))
     }
 
     /// The names of a step and a time, if the number of direct repetitions of the step up to that time is needed and
@@ -235,47 +235,47 @@ impl Window {
     /// The rest of the history after these instances of it are undone; `None` if nothing is left.
     pub(crate) fn rest(&self, instances: &[Instance]) -> Option<Rest> {
         let mut later = self.later.clone();
-        later.extend(runs_of(instances).map(|done| done.step.clone()));
+        later.extend(runs_of(instances).map(|completed| completed.step.clone()));
         Some(Rest { beginning: self.before.clone()?, later })
     }
 }
 
 /// Whether an execution of a step begins with this instance. Child failure handlers, waits and cleanups belong to the
 /// step before them.
-pub(crate) fn begins(definition: &Definition, done: &Instance) -> bool {
-    let step = definition.steps.iter().find(|step| step.is_named(&done.step));
-    done.handler_iteration.is_none() && step.is_none_or(|step| step.kind.is_visible())
+pub(crate) fn begins(definition: &Definition, completed: &Instance) -> bool {
+    let step = definition.steps.iter().find(|step| step.is_named(&completed.step));
+    completed.handler_iteration.is_none() && step.is_none_or(|step| step.kind.is_visible())
 }
 
 /// The instances of these entries, oldest first, and their times.
 fn in_order(entries: Vec<Entry>) -> Vec<(Instance, i64)> {
-    let (mut done, mut emitted) = (vec![], vec![]);
+    let (mut completed, mut emitted) = (vec![], vec![]);
     for entry in entries.into_iter().rev() {
         match entry {
             Entry::Emitted(message) => emitted.push(message),
             Entry::Suspended { step, handler_iteration, definition, by_strategy, at } => {
                 let emitted = std::mem::take(&mut emitted);
                 let output = None;
-                done.push((
+                completed.push((
                     Instance { step, handler_iteration, definition, emitted, by_strategy, output },
                     at,
                 ));
             }
         }
     }
-    done
+    completed
 }
 
 fn runs_of(instances: &[Instance]) -> impl Iterator<Item = &Instance> {
-    instances.iter().filter(|done| done.handler_iteration.is_none())
+    instances.iter().filter(|completed| completed.handler_iteration.is_none())
 }
 
 fn iteration_of_first(names: &RollbackNames, end: &Beginning, instances: &[Instance]) -> Option<u32> {
     let (step, iteration) = end.newest.as_ref()?;
     let step = names.current(step);
     let (mut same, mut others) = (0_u32, 0);
-    for done in runs_of(instances) {
-        *(if names.current(&done.step) == step { &mut same } else { &mut others }) += 1;
+    for completed in runs_of(instances) {
+        *(if names.current(&completed.step) == step { &mut same } else { &mut others }) += 1;
     }
     iteration.checked_sub(same.checked_sub(1)?).filter(|_| others == 0)
 }
@@ -320,11 +320,11 @@ mod tests {
     impl Log {
         /// A history of these steps: for each its number, whether it is a child failure handler, the number of its
         /// launches, and whether it has an output.
-        fn of(done: &[(usize, bool, u8, bool)]) -> Self {
+        fn of(completed: &[(usize, bool, u8, bool)]) -> Self {
             let steps = ["a", "a finally", "?b", "b", "c", "gone"];
             let mut log = Self { entries: vec![], values: BTreeMap::new() };
             let (mut at, mut before) = (0, None);
-            for (position, (step, handles, emitted, returns)) in (0..).zip(done) {
+            for (position, (step, handles, emitted, returns)) in (0..).zip(completed) {
                 let handles = before.filter(|_| *handles);
                 let (step, handler_iteration) =
                     handles.map_or((*step, None), |(step, count)| (step, Some(count)));
@@ -433,10 +433,10 @@ mod tests {
 
         #[test]
         fn windows_give_the_same_parts_as_the_whole_history(
-            done in vec((0_usize..6, prop::bool::weighted(0.2), 0_u8..3, any::<bool>()), 1..40),
+            completed in vec((0_usize..6, prop::bool::weighted(0.2), 0_u8..3, any::<bool>()), 1..40),
             limit in 1_usize..12,
         ) {
-            let (definition, log) = (definition(), Log::of(&done));
+            let (definition, log) = (definition(), Log::of(&completed));
             let names = RollbackNames::of(&definition);
             let cut = Cut::whole(log.entries.iter().rev().cloned().collect());
             let whole = parts_of(&definition, &Plan::within(&names, cut, log.values.clone()));

@@ -41,9 +41,9 @@ impl Expression {
         }
         for (index, field) in fields.iter().enumerate() {
             // The other fields are `*`, so that an error belongs to this field.
-            let mut alone = ["*"; 6];
-            alone[index] = field;
-            if parser.parse(&alone.join(" ")).is_err() {
+            let mut single = ["*"; 6];
+            single[index] = field;
+            if parser.parse(&single.join(" ")).is_err() {
                 return Err(no_field(field, index));
             }
         }

@@ -62,17 +62,17 @@ impl Zone {
 
 /// The most similar name of a zone, for an unknown or misspelled one.
 pub fn similar_zone(name: &str) -> Option<String> {
-    let name = plain(name);
+    let name = normalized(name);
     let zones: Vec<_> = TimeZoneDatabase::bundled().available().map(|zone| zone.to_string()).collect();
     let same = |zone: &&String| {
-        let zone = plain(zone);
+        let zone = normalized(zone);
         zone == name || zone.rsplit('/').next() == Some(&*name)
     };
-    let near = |zone: &&String| is_one_letter_off(&plain(zone), &name);
+    let near = |zone: &&String| is_one_letter_off(&normalized(zone), &name);
     zones.iter().find(same).or_else(|| zones.iter().find(near)).cloned()
 }
 
-fn plain(name: &str) -> String {
+fn normalized(name: &str) -> String {
     name.to_lowercase().replace([' ', '-'], "_")
 }
 

@@ -1,180 +1,85 @@
 //! Finds PostgreSQL's own programs on this machine.
 
-use std::ffi::OsStr;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
 
-#[cfg(feature = "download")]
-use crate::download::Cache;
-use crate::error::EmbeddedError;
-use crate::os_user::{Account, run};
+use crate::account::run;
+use crate::download::{download, downloaded};
+use crate::error::Result;
 
-/// Overrides the search: the folder that holds `postgres`, `initdb` and `pg_ctl`.
+/// Overrides the search: the folder that has `postgres` and `initdb`.
 const VARIABLE: &str = "SCOOP_PG_BIN";
 const OLDEST: u32 = 15;
-const NEEDED: [&str; 3] = ["postgres", "initdb", "pg_ctl"];
+const NEWEST: u32 = 40;
 
-/// Places with one folder per version: the parent, the prefix of the folders' names, and the subfolder with the
-/// programs.
-const VERSIONED: [(&str, &str, &str); 6] = [
-    ("/usr/lib/postgresql", "", "bin"),
-    ("/usr", "pgsql-", "bin"),
-    ("/opt/homebrew/opt", "postgresql@", "bin"),
-    ("/usr/local/opt", "postgresql@", "bin"),
-    ("/Applications/Postgres.app/Contents/Versions", "", "bin"),
-    ("/usr/libexec", "postgresql", ""),
+/// Where Debian, RPM, Homebrew, Postgres.app and Alpine put the programs of a version.
+const USUAL: [&str; 6] = [
+    "/usr/lib/postgresql/{}/bin",
+    "/usr/pgsql-{}/bin",
+    "/opt/homebrew/opt/postgresql@{}/bin",
+    "/usr/local/opt/postgresql@{}/bin",
+    "/Applications/Postgres.app/Contents/Versions/{}/bin",
+    "/usr/libexec/postgresql{}",
 ];
 
-/// A folder with the programs of one PostgreSQL.
-#[derive(Debug, Clone)]
-pub(crate) struct Binaries {
-    folder: PathBuf,
-}
-
-impl Binaries {
-    /// Whether there are suitable ones.
-    pub(crate) fn exist(account: &Account) -> bool {
-        search(account, |_| true).is_ok()
-    }
-
-    /// Finds the first suitable ones, in the order that the documentation of this crate gives. With the feature
-    /// `download` they are downloaded if there are none.
-    pub(crate) fn find(account: &Account) -> Result<Self, EmbeddedError> {
-        let seen = match search(account, |_| true) {
-            Ok(found) => return Ok(found),
-            Err(seen) => seen,
-        };
-        let install = install_command(account.is_root_substitute());
-        #[cfg(feature = "download")]
-        if let (None, Some(cache)) = (env::var_os(VARIABLE), Cache::of(account)) {
-            let downloaded = cache.fill().map(|folder| Self { folder });
-            return downloaded.map_err(|source| EmbeddedError::NotDownloaded { seen, install, source });
+/// Finds the folder of the first suitable programs, see [`installed`]. With the feature `download` they are downloaded
+/// if there are none.
+pub(crate) fn find(release: Option<u32>) -> Result<PathBuf> {
+    match installed(release) {
+        Err(missing)
+            if cfg!(feature = "download") && release.is_none() && env::var_os(VARIABLE).is_none() =>
+        {
+            download().map_err(|error| format!("{missing}; the download failed: {error}").into())
         }
-        Err(EmbeddedError::NotInstalled { seen, install })
-    }
-
-    /// Finds the first one of the version that made the data in `folder`; no other version can read the data.
-    pub(crate) fn find_version(
-        made_by: u32,
-        folder: &Path,
-        account: &Account,
-    ) -> Result<Self, EmbeddedError> {
-        search(account, |version| version == made_by).map_err(|seen| EmbeddedError::OtherVersion {
-            folder: folder.to_owned(),
-            made_by,
-            seen,
-        })
-    }
-
-    pub(crate) fn program(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        found => found,
     }
 }
 
-/// Searches for suitable programs. The error describes the candidates.
-fn search(account: &Account, wanted: impl Fn(u32) -> bool) -> Result<Binaries, String> {
+/// Finds the folder of the first suitable programs, in the order that the documentation of this crate gives: of the
+/// version that made the data, if there are data.
+pub(crate) fn installed(release: Option<u32>) -> Result<PathBuf> {
     let mut seen = Vec::new();
-    for folder in candidates(account) {
+    let suits = |version| version >= OLDEST && release.is_none_or(|it| it == version);
+    for folder in candidates() {
         match version_in(&folder) {
-            Ok(version) if version >= OLDEST && wanted(version) => return Ok(Binaries { folder }),
-            Ok(version) => seen.push(format!("{} has version {version}", folder.display())),
-            Err(reason) => seen.push(format!("{} {reason}", folder.display())),
+            Some(version) if suits(version) => return Ok(folder),
+            Some(version) => seen.push(format!("{} has version {version}", folder.display())),
+            None => seen.push(format!("{} has no working `postgres` and `initdb`", folder.display())),
         }
     }
-    match env::var_os(VARIABLE) {
-        Some(_) => Err(format!("{VARIABLE} is set: {}", seen.join(", "))),
-        None if seen.is_empty() => {
-            Err("neither by pg_config, nor on the PATH, nor in the usual places".to_owned())
-        }
-        None => Err(seen.join(", ")),
-    }
+    let wanted = release.map_or(format!("{OLDEST} or newer"), |it| format!("{it}, which made the data,"));
+    let seen = if seen.is_empty() { "neither by pg_config nor on the PATH".into() } else { seen.join(", ") };
+    Err(format!(
+        "no PostgreSQL {wanted} found ({seen}); install it, such as by `apt-get install postgresql`, `dnf install \
+         postgresql-server` or `brew install postgresql@17`, name the folder of its programs in {VARIABLE}, or set \
+         DATABASE_URL to a server that already runs"
+    )
+    .into())
 }
 
 /// The candidates. If the variable is set it is the only one, so that another server does not hide a mistake in it.
-fn candidates(account: &Account) -> Vec<PathBuf> {
+fn candidates() -> Vec<PathBuf> {
     if let Some(folder) = env::var_os(VARIABLE) {
         return vec![folder.into()];
     }
-    let by_pg_config = run(Command::new("pg_config").arg("--bindir")).ok();
-    let by_pg_config = by_pg_config.map(|output| PathBuf::from(output.trim()));
-    let on_path = on_path("postgres").and_then(|program| Some(program.parent()?.to_owned()));
-    let mut found = Vec::new();
-    let versioned = VERSIONED.into_iter();
-    let versioned =
-        versioned.flat_map(|(parent, prefix, below)| newest_first(Path::new(parent), prefix, below));
-    for folder in by_pg_config.into_iter().chain(on_path).chain(versioned).chain(downloaded(account)) {
-        if folder.is_dir() && !found.contains(&folder) {
-            found.push(folder);
-        }
-    }
-    found
+    let by_pg_config = run(Command::new("pg_config").arg("--bindir")).ok().map(PathBuf::from);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let versions = (OLDEST..NEWEST).rev().map(|version| version.to_string());
+    let usual = versions.flat_map(|version| USUAL.map(|it| PathBuf::from(it.replace("{}", &version))));
+    let found = by_pg_config.into_iter().chain(env::split_paths(&path)).chain(usual);
+    let downloaded = cfg!(feature = "download").then(downloaded).flatten();
+    found.chain(downloaded).filter(|folder| folder.join("postgres").is_file()).collect()
 }
 
-/// The programs that were downloaded earlier.
-#[cfg(feature = "download")]
-fn downloaded(account: &Account) -> Vec<PathBuf> {
-    let cache = Cache::of(account);
-    let folder = cache.as_ref().and_then(Cache::folder);
-    folder.map_or_else(Vec::new, |folder| newest_first(folder, "", "bin"))
-}
-
-#[cfg(not(feature = "download"))]
-fn downloaded(_: &Account) -> [PathBuf; 0] {
-    []
-}
-
-fn newest_first(parent: &Path, prefix: &str, below: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let mut versions: Vec<(u32, PathBuf)> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let version = name.to_str()?.strip_prefix(prefix)?.split('.').next()?.parse().ok()?;
-            Some((version, entry.path().join(below)))
-        })
-        .collect();
-    versions.sort_by(|(a, _), (b, _)| b.cmp(a));
-    versions.into_iter().map(|(_, folder)| folder).collect()
-}
-
-fn version_in(folder: &Path) -> Result<u32, String> {
-    if let Some(absent) = NEEDED.into_iter().find(|name| !folder.join(name).is_file()) {
-        return Err(format!("has no `{absent}`"));
-    }
-    let output =
-        run(Command::new(folder.join("postgres")).arg("--version")).map_err(|error| error.to_string())?;
-    parse_version(&output).ok_or_else(|| format!("says `{}` for its version", output.trim()))
+fn version_in(folder: &Path) -> Option<u32> {
+    let output = run(Command::new(folder.join("postgres")).arg("--version")).ok()?;
+    folder.join("initdb").is_file().then(|| parse_version(&output))?
 }
 
 /// `postgres (PostgreSQL) 15.14 (Debian 15.14-0+deb12u1)` is 15, `postgres (PostgreSQL) 18beta1` is 18.
 fn parse_version(output: &str) -> Option<u32> {
-    let version = output.split_once("(PostgreSQL) ")?.1;
-    let digits = version.find(|c: char| !c.is_ascii_digit()).unwrap_or(version.len());
-    version[..digits].parse().ok()
-}
-
-fn install_command(is_root: bool) -> String {
-    let by_root = [
-        ("apt-get", "apt-get install -y postgresql"),
-        ("dnf", "dnf install -y postgresql-server"),
-        ("apk", "apk add postgresql"),
-        ("pacman", "pacman -S --noconfirm postgresql"),
-        ("zypper", "zypper install -y postgresql-server"),
-    ];
-    // Homebrew comes first, except for root, which may not use it.
-    if on_path("brew").is_some() && !is_root {
-        return "brew install postgresql@17".to_owned();
-    }
-    match by_root.into_iter().find(|(program, _)| on_path(program).is_some()) {
-        Some((_, command)) if is_root => command.to_owned(),
-        Some((_, command)) => format!("sudo {command}"),
-        None => "<your package manager> install postgresql".to_owned(),
-    }
-}
-
-fn on_path(program: impl AsRef<OsStr>) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|folder| folder.join(program.as_ref())).find(|file| file.is_file())
+    output.split_once("(PostgreSQL) ")?.1.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -19,19 +19,20 @@
 //!
 //! - The server listens on a Unix socket only, in a folder that is closed to other users.
 //! - The server never outlives its owner for long: it stops when [`Embedded`] is dropped, and also after a panic,
-//!   `std::process::exit` or `SIGKILL`, because a supervising process waits for the end of the owner. A temporary
-//!   folder is removed with it. If the supervisor is killed, too, the next start cleans up.
-//! - A kept folder has one owner at a time.
+//!   `std::process::exit` or `SIGKILL`, because a supervising shell waits for the end of the owner. A temporary folder
+//!   is removed with it. Only if this shell is killed, too, the server and the folder are left.
+//! - A kept folder has one server at a time, by the lock of PostgreSQL.
 //!
 //! The programs are searched for in the folder named by `SCOOP_PG_BIN`, and nowhere else if that is set. Otherwise
 //! they are searched for in `pg_config --bindir`, on the `PATH`, and where Debian, RPM, Homebrew, Postgres.app and
 //! Alpine put them, newest first. At least PostgreSQL 15 is needed; kept data needs the version that made it.
 //!
-//! With the feature `download`, a machine without these programs gets them from
+//! With the feature `download`, a machine without these programs gets those of PostgreSQL 17 from
 //! [`theseus-rs/postgresql-binaries`](https://github.com/theseus-rs/postgresql-binaries), unless `SCOOP_PG_BIN` is set.
-//! The archive is checked against the SHA-256 published beside it (one without is refused), and unpacked once for each
-//! user: into `scoop-postgresql` in `$XDG_CACHE_HOME`, by default `~/.cache`, which is closed to other users; for root into
-//! `/var/cache/scoop-postgresql`, to which only root may write. It may be deleted while no server runs.
+//! This needs `curl` and `tar`. The archive is checked against the SHA-256 published beside it (one without is refused),
+//! and unpacked once for each user: into `scoop-postgresql` in `$XDG_CACHE_HOME`, by default `~/.cache`, which is closed to
+//! other users; for root into `/var/cache/scoop-postgresql`, to which only root may write. It may be deleted while no server
+//! runs.
 //!
 //! PostgreSQL refuses to run as root. For root the server runs as the owner of the kept folder, else as `postgres`,
 //! else as `nobody`.
@@ -39,43 +40,29 @@
 //! Not supported: Windows, TCP, and several processes that share one [`Embedded`] beyond connecting to its
 //! [`url`](Embedded::url).
 
+mod account;
 mod binaries;
-mod data_dir;
-#[cfg(any(feature = "download", test))]
-#[cfg_attr(not(feature = "download"), expect(dead_code, reason = "only its tests use it"))]
 mod download;
 mod error;
-mod os_user;
-mod process;
-mod stale_dirs;
-mod supervisor;
-mod telemetry;
+mod server;
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::FutureExt;
+use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 pub use error::EmbeddedError;
-pub use supervisor::Shutdown;
 
-use binaries::Binaries;
-use data_dir::DataDir;
-use os_user::Account;
-use process::Server;
-use supervisor::{OnExit, Supervisor};
+use server::Server;
 
 /// A private PostgreSQL server, stopped when this is dropped.
 ///
 /// Dropping blocks until the server has stopped, about a tenth of a second. [`stop`](Self::stop) does not block, and
 /// returns the error if the server cannot be stopped.
 #[derive(Debug)]
-pub struct Embedded {
-    folder: PathBuf,
-    socket: PathBuf,
-    cluster: Arc<Cluster>,
-}
+pub struct Embedded(Arc<Server>);
 
 impl Embedded {
     /// Starts a temporary server with the usual settings, see [`Builder::start`].
@@ -120,7 +107,6 @@ impl Embedded {
     ///
     /// let builder = Embedded::builder().setting("log_statement", "all");
     /// ```
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -133,7 +119,6 @@ impl Embedded {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn connect_options(&self) -> PgConnectOptions {
         self.options_for("postgres")
     }
@@ -148,10 +133,9 @@ impl Embedded {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn options_for(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
-            .socket(&self.socket)
+            .socket(&self.0.socket)
             .port(5432)
             .username("postgres")
             .database(database)
@@ -168,9 +152,8 @@ impl Embedded {
     ///     println!("set DATABASE_URL instead");
     /// }
     /// ```
-    #[must_use]
     pub fn is_installed() -> bool {
-        Account::for_new_cluster().is_ok_and(|account| Binaries::exist(&account))
+        binaries::installed(None).is_ok()
     }
 
     /// [`connect_options`](Self::connect_options) as a URL, which psql and most clients accept.
@@ -180,9 +163,11 @@ impl Embedded {
     /// println!("psql {}", postgres.url());
     /// # }
     /// ```
-    #[must_use]
     pub fn url(&self) -> String {
-        format!("postgres://postgres@{}:5432/postgres", percent_encoded(&self.socket.to_string_lossy()))
+        let mut url = self.connect_options().to_url_lossy();
+        // Other clients refuse parameters of sqlx.
+        url.set_query(None);
+        url.to_string()
     }
 
     /// The folder with the data and `server.log`.
@@ -192,9 +177,8 @@ impl Embedded {
     /// println!("see {}", postgres.folder().join("server.log").display());
     /// # }
     /// ```
-    #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.folder
+        &self.0.folder
     }
 
     /// The pid of the server's main process; `None` while it does not run, as during a restart.
@@ -204,9 +188,8 @@ impl Embedded {
     /// assert!(postgres.process_id().is_some());
     /// # }
     /// ```
-    #[must_use]
     pub fn process_id(&self) -> Option<u32> {
-        Server::of(&data_dir::data_in(&self.folder)).map(|server| server.pid)
+        self.0.process_id()
     }
 
     /// Stops the server and starts it again, in the same folder with the same settings. Starts it if it has crashed.
@@ -215,8 +198,7 @@ impl Embedded {
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Unstoppable`], or the reason for which the server did not start again; then the restart can
-    /// be repeated.
+    /// The server did not stop, or did not start again; then the restart can be repeated.
     ///
     /// # Cancel safety
     ///
@@ -232,8 +214,8 @@ impl Embedded {
     /// # }
     /// ```
     pub fn restart(&self, how: Shutdown) -> impl Future<Output = Result<(), EmbeddedError>> + Send {
-        let cluster = Arc::clone(&self.cluster);
-        blocking(move || cluster.restart(how)).boxed()
+        let server = Arc::clone(&self.0);
+        blocking(move || server.restart(how)).boxed()
     }
 
     /// Starts a standby: a temporary, read-only server with the same settings that replicates this one.
@@ -260,20 +242,15 @@ impl Embedded {
     /// # }
     /// ```
     pub fn standby(&self) -> impl Future<Output = Result<Self, EmbeddedError>> + Send {
-        let (cluster, socket) = (Arc::clone(&self.cluster), self.socket.clone());
-        blocking(move || {
-            let home = DataDir::temporary(cluster.running().home.account().clone())?;
-            home.copy(&cluster.binaries, &socket)?;
-            Embedded::launch(home, cluster.binaries.clone(), cluster.settings.clone())
-        })
-        .boxed()
+        let server = Arc::clone(&self.0);
+        blocking(move || server.standby()).boxed()
     }
 
     /// Stops the server, ending all sessions, and removes the folder if it is temporary.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Unstoppable`], or the reason for which the folder could not be removed.
+    /// The server does not stop, or the folder could not be removed.
     ///
     /// # Cancel safety
     ///
@@ -286,8 +263,24 @@ impl Embedded {
     /// # }
     /// ```
     pub fn stop(self) -> impl Future<Output = Result<(), EmbeddedError>> + Send {
-        blocking(move || self.cluster.stop()).boxed()
+        blocking(move || self.0.end()).boxed()
     }
+}
+
+/// The way to stop a server before it starts again, see [`Embedded::restart`].
+///
+/// ```
+/// # mod scoop { pub use scoop_embedded as embedded; }
+/// use scoop::embedded::Shutdown;
+///
+/// assert_ne!(Shutdown::Fast, Shutdown::Immediate);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Ends all sessions and writes everything out.
+    Fast,
+    /// Ends all processes at once, like a crash; the next start recovers from the write-ahead log.
+    Immediate,
 }
 
 /// Settings of a server, see [`Embedded::builder`].
@@ -329,8 +322,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::NotInstalled`] if the programs are missing (with the feature `download`, `NotDownloaded` if
-    /// that failed), or the failure of a program or of the server itself.
+    /// The programs are missing and, with the feature `download`, could not be downloaded; or the server did not start,
+    /// with the end of its log.
     ///
     /// # Panics
     ///
@@ -348,25 +341,17 @@ impl Builder {
     /// # }
     /// ```
     pub fn start(self) -> impl Future<Output = Result<Embedded, EmbeddedError>> + Send {
-        blocking(move || {
-            let account = Account::for_new_cluster()?;
-            let binaries = Binaries::find(&account)?;
-            stale_dirs::remove_all(&account, &binaries);
-            Embedded::launch(DataDir::temporary(account)?, binaries, self.settings)
-        })
-        .boxed()
+        blocking(move || Server::start(None, self.settings)).boxed()
     }
 
     /// Starts a server whose data is kept in a folder, which is created at the first use.
     ///
-    /// The folder has to be empty at the first use, and is then closed to other users. If the former server of the
-    /// folder is still stopping, the start waits for it. If it has lost its supervisor, the start stops it.
+    /// The folder has to be empty at the first use, and is then closed to other users. If another server has the folder,
+    /// such as that of a killed owner, the start waits ten seconds for its end.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Occupied`] if the folder has a live owner, [`EmbeddedError::Foreign`] if it contains other
-    /// files, [`EmbeddedError::Unreachable`] if root gives a folder that the account of the server cannot reach,
-    /// [`EmbeddedError::OtherVersion`], and those of [`start`](Self::start).
+    /// The folder has a live owner, or contains other files; and the reasons of [`start`](Self::start).
     ///
     /// # Panics
     ///
@@ -383,94 +368,12 @@ impl Builder {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn start_in(self, folder: impl AsRef<Path>) -> Result<Embedded, EmbeddedError> {
-        self.start_kept(folder.as_ref().to_owned()).await
-    }
-
-    fn start_kept(self, folder: PathBuf) -> BoxFuture<'static, Result<Embedded, EmbeddedError>> {
-        blocking(move || {
-            let account = Account::for_new_cluster()?;
-            let home = DataDir::kept(&folder, account.clone())?;
-            let binaries = match home.made_by() {
-                Some(version) => Binaries::find_version(version, home.folder(), &account)?,
-                None => Binaries::find(&account)?,
-            };
-            stale_dirs::remove_all(home.account(), &binaries);
-            process::stop_unwatched(&home.data(), home.account(), &binaries)?;
-            Embedded::launch(home, binaries, self.settings)
-        })
-        .boxed()
-    }
-}
-
-impl Embedded {
-    fn launch(
-        home: DataDir,
-        binaries: Binaries,
-        settings: Vec<(String, String)>,
-    ) -> Result<Self, EmbeddedError> {
-        home.prepare(&binaries)?;
-        let supervisor = Supervisor::launch(&home, &binaries, &settings)?;
-        let (folder, socket) = (home.folder().to_owned(), home.socket().to_owned());
-        let running = Mutex::new(Running { supervisor: Some(supervisor), home });
-        Ok(Self { folder, socket, cluster: Arc::new(Cluster { running, binaries, settings }) })
-    }
-}
-
-/// State that [`Embedded`] shares with its background tasks, which continue when a future is dropped.
-#[derive(Debug)]
-struct Cluster {
-    running: Mutex<Running>,
-    binaries: Binaries,
-    settings: Vec<(String, String)>,
-}
-
-#[derive(Debug)]
-struct Running {
-    /// `None` after a stop, or after a restart that failed.
-    supervisor: Option<Supervisor>,
-    home: DataDir,
-}
-
-impl Cluster {
-    fn restart(&self, how: Shutdown) -> Result<(), EmbeddedError> {
-        let mut running = self.running();
-        self.stop_server(&mut running, how, OnExit::Keep)?;
-        running.supervisor = Some(Supervisor::launch(&running.home, &self.binaries, &self.settings)?);
-        Ok(())
-    }
-
-    fn stop(&self) -> Result<(), EmbeddedError> {
-        let mut running = self.running();
-        self.stop_server(&mut running, Shutdown::Fast, OnExit::Remove)?;
-        running.home.release()
-    }
-
-    /// Stops the server through its supervisor, and then directly: without a supervisor, or when that was killed, the
-    /// server may still run.
-    fn stop_server(
-        &self,
-        running: &mut Running,
-        how: Shutdown,
-        on_exit: OnExit,
-    ) -> Result<(), EmbeddedError> {
-        if let Some(supervisor) = running.supervisor.take() {
-            supervisor.end(how, on_exit, &running.home)?;
-        }
-        process::stop_unwatched(&running.home.data(), running.home.account(), &self.binaries)
-    }
-
-    /// A poisoned lock is ignored: the next stop can handle any state that a panic left.
-    fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if let Err(error) = self.stop() {
-            telemetry::stop_failed(&error);
-        }
+    pub fn start_in(
+        self,
+        folder: impl AsRef<Path>,
+    ) -> impl Future<Output = Result<Embedded, EmbeddedError>> + Send {
+        let folder = folder.as_ref().to_owned();
+        blocking(move || Server::start(Some(&folder), self.settings)).boxed()
     }
 }
 
@@ -479,19 +382,7 @@ impl Drop for Cluster {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, EmbeddedError> + Send + 'static,
 ) -> Result<T, EmbeddedError> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(EmbeddedError::RuntimeGone),
-        },
-    }
-}
-
-fn percent_encoded(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
 }

@@ -36,7 +36,7 @@ struct Functions {
 
 struct Undo {
     name: Ident,
-    undone: Type,
+    reversed: Type,
 }
 
 struct Fetch {
@@ -124,7 +124,7 @@ fn implementation(
     let Names { name, was } = names;
     let Functions { key: key_span, authorizes, fetch, undo, .. } = functions;
     let Decide { name: decide, accepted, rejected, takes_fetched, takes_id } = decide;
-    let undone = undo.as_ref().map_or(accepted, |undo| &undo.undone);
+    let reversed = undo.as_ref().map_or(accepted, |undo| &undo.reversed);
     let fetches = fetch.is_some();
     let unit: Type = parse_quote!(());
     let fetched = fetch.as_ref().map_or(&unit, |fetch| &fetch.returns);
@@ -148,7 +148,7 @@ fn implementation(
     let undo = undo.as_ref().map(|Undo { name, .. }| {
         let call = quote_spanned!(name.span()=> Self::#name(self, entity, event));
         quote! {
-            fn undo(&self, entity: &#entity, event: &#accepted) -> ::core::option::Option<#undone> {
+            fn undo(&self, entity: &#entity, event: &#accepted) -> ::core::option::Option<#reversed> {
                 #call
             }
         }
@@ -162,7 +162,7 @@ fn implementation(
             type Entity = #entity;
             type Accepted = #accepted;
             type Rejected = #rejected;
-            type Undone = #undone;
+            type Reversed = #reversed;
             type Fetched = #fetched;
 
             const DEFINITION: ::scoop::Definition = ::scoop::Definition::new(
@@ -419,7 +419,7 @@ fn fetch(function: &Function, block: &Block, errors: &mut Errors) -> Option<Fetc
         _ => Settings::default(),
     };
     let timeout = settings.text("timeout", errors);
-    let timeout = timeout.and_then(|timeout| errors.keep(duration::parse(&timeout)));
+    let timeout = timeout.and_then(|timeout| errors.record(duration::parse(&timeout)));
     let retry = Retry::read("retry", &settings, block, errors);
     let returns = match &sig.output {
         ReturnType::Type(_, ty) => {
@@ -478,5 +478,5 @@ fn undo(sig: &Signature, errors: &mut Errors) -> Option<Undo> {
             format!("`undo` returns the event that undoes another, if one is needed; write `{write}`"),
         );
     }
-    Some(Undo { name: sig.ident.clone(), undone: returned?.clone() })
+    Some(Undo { name: sig.ident.clone(), reversed: returned?.clone() })
 }

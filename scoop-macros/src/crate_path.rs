@@ -119,25 +119,25 @@ fn raw(name: &Ident) -> (bool, TokenStream) {
 
 /// The tokens with a replacement for each `scoop` after a `::`, and also for that `::` if it returns true.
 fn replaced(tokens: TokenStream, replacement: &dyn Fn(&Ident) -> (bool, TokenStream)) -> TokenStream {
-    let mut done: Vec<TokenTree> = vec![];
+    let mut output: Vec<TokenTree> = vec![];
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
                 let mut inner = Group::new(group.delimiter(), replaced(group.stream(), replacement));
                 inner.set_span(group.span());
-                done.push(inner.into());
+                output.push(inner.into());
             }
-            TokenTree::Ident(name) if name == NAME && ends_in_colons(&done) => {
+            TokenTree::Ident(name) if name == NAME && ends_in_colons(&output) => {
                 let (with_colons, instead) = replacement(&name);
                 if with_colons {
-                    done.truncate(done.len() - 2);
+                    output.truncate(output.len() - 2);
                 }
-                done.extend(instead);
+                output.extend(instead);
             }
-            token => done.push(token),
+            token => output.push(token),
         }
     }
-    done.into_iter().collect()
+    output.into_iter().collect()
 }
 
 fn ends_in_colons(tokens: &[TokenTree]) -> bool {
@@ -158,9 +158,10 @@ mod tests {
 
     #[test]
     fn path_is_split_from_the_other_settings() {
-        let (path, rest) = split(tokens("name = \"a\", crate = ours::sagas, keep(a = \"b, c\")")).unwrap();
+        let (path, rest) =
+            split(tokens("name = \"a\", crate = ours::sagas, retention(a = \"b, c\")")).unwrap();
         assert_eq!(path.to_token_stream().to_string(), "ours :: sagas");
-        assert_eq!(rest.to_string(), tokens("name = \"a\", keep(a = \"b, c\")").to_string());
+        assert_eq!(rest.to_string(), tokens("name = \"a\", retention(a = \"b, c\")").to_string());
         assert!(split(tokens("crate = \"sagas\"")).is_err());
         assert!(split(tokens("crate =, name = \"a\"")).is_err());
         assert!(split(tokens("crate")).unwrap().0.is_none(), "a key without a value");

@@ -45,21 +45,21 @@ pub(crate) fn constant(
 ) -> Option<TokenStream> {
     let tokens = settings.tokens("find_by", "find_by(field, another_field)", errors)?;
     let parser = Punctuated::<Written, Token![,]>::parse_terminated;
-    let listed = errors.keep(parser.parse2(tokens))?;
+    let written = errors.record(parser.parse2(tokens))?;
     let key = settings.key("find_by")?;
-    if listed.is_empty() {
+    if written.is_empty() {
         errors.at(key, "name the fields by which runs are found: `find_by(field, another_field)`");
     }
     if !matches!(input.data, Data::Struct(_)) {
         errors.at(key, "runs are found by fields of a struct; move these fields into one");
         return None;
     }
-    if let Some(ninth) = listed.iter().nth(FIELDS_MAX) {
+    if let Some(ninth) = written.iter().nth(FIELDS_MAX) {
         errors.at(&ninth.field, format!("runs are found by {FIELDS_MAX} fields at most; remove the others"));
     }
     let known = fields_of(input);
     let (mut fields, mut names) = (vec![], vec![]);
-    for Written { field, kind } in listed {
+    for Written { field, kind } in written {
         let kind = kind.map(|kind| variant_of(&kind, errors));
         let Some(stored) = stored(&field, &known, input, errors) else { continue };
         let name = stored.stored_name();

@@ -7,14 +7,14 @@ use syn::{DeriveInput, LitStr};
 use crate::derive::{self, Attribute};
 use crate::errors::Errors;
 use crate::find_by;
-use crate::keep;
 use crate::names::{self, Kind, did_you_mean, kebab_case};
 use crate::redact;
+use crate::retention;
 use crate::wait;
 
 const MESSAGE: Attribute = Attribute {
     name: "message",
-    keys: &["topic", "reply", "replies", "handlers", "keep", "redact", "find_by", "wait"],
+    keys: &["topic", "reply", "replies", "handlers", "retention", "redact", "find_by", "wait"],
     example: "#[message(topic = \"..\")]",
 };
 
@@ -44,14 +44,14 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
         reply.as_ref().map(|reply| quote!(impl ::scoop::HasReply for #ident { type Declared = #reply; }));
     let reply = reply.map_or_else(|| quote!(()), ToTokens::into_token_stream);
     let handlers = settings.text("handlers", &mut errors);
-    let handlers = handlers.and_then(|text| errors.keep(is_required(&text)));
+    let handlers = handlers.and_then(|text| errors.record(is_required(&text)));
     let requires_handler = handlers.map(|_| {
         quote!(
             const REQUIRES_HANDLER: bool = true;
         )
     });
 
-    let keep = keep::constant(&settings, &mut errors);
+    let retention = retention::constant(&settings, &mut errors);
 
     let wait = wait::function(&settings, &mut errors);
 
@@ -75,7 +75,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
             type Reply = #reply;
             #many_replies
             #requires_handler
-            #keep
+            #retention
             #redacted
             #find_by
             #wait

@@ -61,11 +61,11 @@ pub(crate) fn hint(attribute: &str, key: &str) -> Option<&'static str> {
         ("#[saga]" | "#[step]" | "#[message]", "priority") => {
             "`.priority(Priority::High)` at the launch of a message"
         }
-        ("#[saga]", "keep") => {
-            "`#[message(keep = \"7 days\")]`, since hierarchies are kept by their first message"
+        ("#[saga]", "retention" | "keep") => {
+            "`#[message(retention = \"7 days\")]`, since hierarchies are kept by their first message"
         }
-        ("keep", "success" | "succeeded" | "done" | "completed") => "`committed = \"7 days\"`",
-        ("keep", "compensated" | "aborted" | "undone" | "cancelled") => "`rolled_back = \"30 days\"`",
+        ("retention", "success" | "succeeded" | "done" | "completed") => "`committed = \"7 days\"`",
+        ("retention", "compensated" | "aborted" | "undone" | "cancelled") => "`rolled_back = \"30 days\"`",
         ("#[step]", "concurrency" | "rate" | "queue") => "it at `#[saga]`, whose limits count runs",
         ("#[message]", "concurrency" | "rate") => "it at `#[saga]`, whose limits count runs",
         ("#[message]", "queue") => {

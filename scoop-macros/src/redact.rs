@@ -25,14 +25,14 @@ pub(crate) fn stored_names(
     let parser = |input: ParseStream<'_>| {
         Punctuated::<Ident, Token![,]>::parse_terminated_with(input, Ident::parse_any)
     };
-    let Some(listed) = errors.keep(parser.parse2(fields)) else { return vec![] };
-    if listed.is_empty() {
+    let Some(idents) = errors.record(parser.parse2(fields)) else { return vec![] };
+    if idents.is_empty() {
         errors
             .at(settings.key("redact"), "name the fields that are not shown: `redact(field, another_field)`");
     }
     let known = fields_of(input);
     let mut names = vec![];
-    for ident in listed {
+    for ident in idents {
         let name = ident.unraw().to_string();
         let named: Vec<_> = known.iter().filter(|it| it.name() == name).collect();
         if named.is_empty() {
@@ -130,8 +130,8 @@ fn value_of(attributes: &[Attribute], key: &str) -> Option<String> {
         |setting| match setting {
             Meta::NameValue(pair) => text(&pair.value),
             Meta::List(list) => {
-                let pairs = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
-                pairs.into_iter().find_map(|pair| match pair {
+                let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
+                parts.into_iter().find_map(|pair| match pair {
                     Meta::NameValue(pair) if pair.path.is_ident("serialize") => text(&pair.value),
                     _ => None,
                 })

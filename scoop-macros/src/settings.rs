@@ -44,7 +44,7 @@ impl Settings {
         errors: &mut Errors,
     ) -> Option<Self> {
         let parser = Punctuated::<Setting, Token![,]>::parse_terminated;
-        let written = errors.keep(parser.parse2(tokens))?;
+        let written = errors.record(parser.parse2(tokens))?;
         let mut settings = Self::default();
         for setting in written {
             let key = setting.key.to_string();
@@ -224,8 +224,8 @@ fn unknown(attribute: &str, known: &[&str], key: &str) -> String {
         return format!("`{attribute}` has no key `{key}`; write {hint}");
     }
     let meant = did_you_mean(key, known.iter().copied());
-    let listed: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
-    match listed.as_slice() {
+    let quoted: Vec<_> = known.iter().map(|key| format!("`{key}`")).collect();
+    match quoted.as_slice() {
         [only] => format!("`{attribute}` has no key `{key}`; the only one is {only}"),
         keys => format!("`{attribute}` has no key `{key}`, only {}{meant}", keys.join(", ")),
     }

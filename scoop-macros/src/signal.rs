@@ -13,8 +13,8 @@ use crate::names::{self, Kind, kebab_case};
 
 const SIGNAL: Attribute = Attribute {
     name: "signal",
-    keys: &["name", "keep"],
-    example: "#[signal(name = \"..\", keep = \"7 days\")]",
+    keys: &["name", "retention"],
+    example: "#[signal(name = \"..\", retention = \"7 days\")]",
 };
 
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -29,9 +29,9 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     let settings = SIGNAL.settings(&input, &mut errors);
     let name = settings.text("name", &mut errors);
     let name = names::stored(Kind::Signal, name.as_ref(), &input.ident, kebab_case, &mut errors);
-    let keep = settings.text("keep", &mut errors);
-    let keep = keep.and_then(|keep| errors.keep(duration::parse(&keep))).unwrap_or(RETENTION);
-    let millis = u64::try_from(keep.as_millis()).expect("the attributes take no such durations");
+    let retention = settings.text("retention", &mut errors);
+    let retention = retention.and_then(|text| errors.record(duration::parse(&text))).unwrap_or(RETENTION);
+    let millis = u64::try_from(retention.as_millis()).expect("the attributes take no such durations");
 
     let generic = "its name stands for one type; derive `Signal` on a type without parameters";
     if !derive::is_one_type(&input, "a signal", generic, &mut errors) {

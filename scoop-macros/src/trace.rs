@@ -115,13 +115,13 @@ fn has_function(tokens: &TokenStream) -> bool {
 
 fn functions(tokens: TokenStream) -> TokenStream {
     let mut tokens = tokens.into_iter().peekable();
-    let mut done = TokenStream::new();
+    let mut output = TokenStream::new();
     while let Some(token) = tokens.next() {
         if begins_function(&token, &mut tokens) {
             let (signature, block) = function(token, &mut tokens);
             let parsed = syn::parse2::<Signature>(signature.clone());
-            signature.to_tokens(&mut done);
-            done.extend(block.map(|block| match parsed {
+            signature.to_tokens(&mut output);
+            output.extend(block.map(|block| match parsed {
                 Ok(signature) => body(&signature, block),
                 Err(_) => block,
             }));
@@ -129,12 +129,12 @@ fn functions(tokens: TokenStream) -> TokenStream {
         }
         match token {
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
-                regrouped(&group, functions(group.stream())).to_tokens(&mut done);
+                regrouped(&group, functions(group.stream())).to_tokens(&mut output);
             }
-            token => token.to_tokens(&mut done),
+            token => token.to_tokens(&mut output),
         }
     }
-    done
+    output
 }
 
 /// Whether a function with a name begins here, and not a function type.
@@ -166,38 +166,38 @@ struct Tracer {
 impl Tracer {
     fn traced(&mut self, tokens: TokenStream) -> TokenStream {
         let mut tokens = tokens.into_iter().peekable();
-        let mut done: Vec<TokenTree> = Vec::new();
+        let mut output: Vec<TokenTree> = Vec::new();
         while let Some(token) = tokens.next() {
-            if is_punct(&token, '?') && ends_operand(&done) {
+            if is_punct(&token, '?') && ends_operand(&output) {
                 self.found = true;
-                done.extend(self.call(token.span()));
-                done.push(token);
-            } else if is_punct(&token, '|') && !ends_operand(&done) {
+                output.extend(self.call(token.span()));
+                output.push(token);
+            } else if is_punct(&token, '|') && !ends_operand(&output) {
                 // A closure, which extends to the end of the statement at most.
-                done.push(token);
-                done.extend(statement(&mut tokens));
+                output.push(token);
+                output.extend(statement(&mut tokens));
             } else if is_punct(&token, '|') {
-                done.push(token);
-                done.extend(tokens.next_if(|next| is_punct(next, '|')));
+                output.push(token);
+                output.extend(tokens.next_if(|next| is_punct(next, '|')));
             } else if begins_function(&token, &mut tokens) {
                 let (signature, block) = function(token, &mut tokens);
-                done.extend(signature.into_iter().chain(block));
+                output.extend(signature.into_iter().chain(block));
             } else if let TokenTree::Group(group) = &token
-                && stays_in_function(&done, group)
+                && stays_in_function(&output, group)
             {
-                done.push(regrouped(group, self.traced(group.stream())));
+                output.push(regrouped(group, self.traced(group.stream())));
             } else {
-                done.push(token);
+                output.push(token);
             }
         }
-        done.into_iter().collect()
+        output.into_iter().collect()
     }
 
     /// The call before a `?`, with the place of the `?`, because that place is recorded.
     fn call(&self, span: Span) -> TokenStream {
         let mut function = Literal::string(&self.function);
         function.set_span(span);
-        quote_spanned!(span=> .question_mark(#function))
+        quote_spanned!(span=> .try_operator(#function))
     }
 }
 
@@ -265,7 +265,7 @@ fn with_import(code: TokenStream) -> TokenStream {
     quote! {
         #attributes
         #[allow(unused_imports)]
-        use ::scoop::__private::QuestionMark as _;
+        use ::scoop::__private::TryOperator as _;
         #rest
     }
 }
@@ -305,11 +305,11 @@ mod tests {
     /// `→` is the call.
     fn check(code: &str, expected: &str) {
         let import = if expected.contains('→') {
-            "#[allow(unused_imports)] use ::scoop::__private::QuestionMark as _;"
+            "#[allow(unused_imports)] use ::scoop::__private::TryOperator as _;"
         } else {
             ""
         };
-        let expected = format!("{{ {import} {} }}", expected.replace('→', ".question_mark(\"f\")"));
+        let expected = format!("{{ {import} {} }}", expected.replace('→', ".try_operator(\"f\")"));
         assert_eq!(traced(code), without_blanks(&expected));
     }
 
@@ -408,8 +408,8 @@ mod tests {
                     fn g() -> Option<u8> { a? } fn h() -> Result<()>;
                     fn i<E>(e: E) -> Result<()> where Error: From<E> { Err(e)? } }";
         let traced = functions(code.parse().expect("tokens")).to_string();
-        assert_eq!(traced.matches("question_mark").count(), 1, "{traced}");
-        assert!(traced.contains("f () . question_mark (\"f\") ?"), "{traced}");
+        assert_eq!(traced.matches("try_operator").count(), 1, "{traced}");
+        assert!(traced.contains("f () . try_operator (\"f\") ?"), "{traced}");
     }
 
     #[test]

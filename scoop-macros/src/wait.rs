@@ -66,7 +66,7 @@ fn is_zero(count: &syn::LitInt) -> bool {
 
 fn write_duration(argument: &mut Expr, errors: &mut Errors) -> Option<()> {
     if let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = argument {
-        *argument = errors.keep(millis(text))?;
+        *argument = errors.record(millis(text))?;
     }
     Some(())
 }

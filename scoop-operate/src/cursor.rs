@@ -104,14 +104,14 @@ impl FromStr for RunCursor {
     type Err = BadCursor;
 
     fn from_str(text: &str) -> Result<Self, BadCursor> {
-        let place = match text.split_at_checked(1) {
+        let start = match text.split_at_checked(1) {
             Some(("u", run)) => read_run(run).map(PageStart::Unfinished),
             Some(("f", "")) => Some(PageStart::Finished),
             Some(("f", ended)) => read_end(ended).map(PageStart::Ended),
             Some(("w", found)) => read_found(found).map(PageStart::Found),
             _ => None,
         };
-        place.map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
+        start.map(Self).ok_or_else(|| BadCursor(text.chars().take(80).collect()))
     }
 }
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn cursor_is_read_from_its_text() {
         let run = Uuid::from_u128(7);
-        for place in [
+        for start in [
             PageStart::Unfinished(run),
             PageStart::Finished,
             PageStart::Ended((StoredTime::from_micros(-3), run)),
@@ -161,9 +161,9 @@ mod tests {
                 run,
             }),
         ] {
-            let text = RunCursor(place).to_string();
+            let text = RunCursor(start).to_string();
             assert!(text.chars().all(|it| it.is_ascii_alphanumeric()), "{text}");
-            assert_eq!(text.parse(), Ok(RunCursor(place)));
+            assert_eq!(text.parse(), Ok(RunCursor(start)));
         }
     }
 

@@ -121,7 +121,7 @@ impl OperateError {
     }
 
     /// Whether there is no such run, hierarchy, message, unique key, schedule or handler: it was never there, or it was deleted. So it
-    /// is with an id that is [of another kind](Self::wrong_id), and a key that [outlives](Self::kept_until) its hierarchy.
+    /// is with an id that is [of another kind](Self::wrong_id), and a key that [outlives](Self::key_valid_until) its hierarchy.
     pub fn is_not_found(&self) -> bool {
         self.of_runtime().is_some_and(|error| error.is_not_found() || error.is_no_handler())
     }
@@ -159,8 +159,8 @@ impl OperateError {
     }
 
     /// The time until which a unique key is kept whose hierarchy was deleted.
-    pub fn kept_until(&self) -> Option<SystemTime> {
-        self.of_runtime()?.kept_until()
+    pub fn key_valid_until(&self) -> Option<SystemTime> {
+        self.of_runtime()?.key_valid_until()
     }
 
     /// The least time that is possible, if a shorter one was given: as the age of what is pruned, or for a pause.

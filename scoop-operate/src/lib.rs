@@ -19,7 +19,7 @@ mod error;
 mod events;
 mod failures;
 mod handlers;
-mod listing;
+mod list_request;
 mod pauses;
 mod retention;
 mod runs;
@@ -48,7 +48,7 @@ pub use self::handlers::{
     FormerHandler, Handlers, ListFormerHandlers, ListHandlers, Redeliver, Redelivered, RegisteredWorker,
     Retire, Retired, WorkerSaga,
 };
-pub use self::listing::{ListItem, ListRequest, PagedListItem};
+pub use self::list_request::{ListItem, ListRequest, PagedListItem};
 pub use self::pauses::{Drained, EndedPause, Paused, Pauses, Resume, SetPause};
 pub use self::retention::{Prune, Retention, Undeletable};
 pub use self::runs::{

@@ -60,7 +60,7 @@ impl ListSchedules {
 
     async fn read(self) -> Result<Vec<RegisteredSchedule>, OperateError> {
         let Self { database, after: (topic, saga), limit } = &self;
-        let list = |_| database.listed_schedules((topic.as_str(), saga.as_str()), *limit);
+        let list = |_| database.list_schedules((topic.as_str(), saga.as_str()), *limit);
         database.read_retrying("schedules were listed", list).await
     }
 }
@@ -113,7 +113,7 @@ impl Schedules {
 }
 
 impl Database {
-    async fn listed_schedules(
+    async fn list_schedules(
         &self,
         (topic, handler): (&str, &str),
         limit: Option<u32>,

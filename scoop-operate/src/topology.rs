@@ -108,13 +108,13 @@ impl Topology {
 }
 
 async fn read(database: &Database) -> sqlx::Result<Topology> {
-    let registered = database.listed_handlers(&HandlerList::default()).await?;
+    let registered = database.list_handlers(&HandlerList::default()).await?;
     let former = database.former_handlers(None).await?;
     let mut workers: HashMap<(String, String), usize> = HashMap::new();
     let of_service = |handler: &RegisteredHandler| Some((handler.service.clone()?, BTreeMap::new()));
     let mut services: BTreeMap<String, BTreeMap<String, usize>> =
         registered.iter().filter_map(of_service).collect();
-    for worker in database.listed_workers().await?.into_iter().filter(|worker| worker.is_alive) {
+    for worker in database.list_workers().await?.into_iter().filter(|worker| worker.is_alive) {
         *services.entry(worker.service).or_default().entry(worker.build).or_default() += 1;
         for saga in worker.sagas {
             *workers.entry((saga.topic, saga.handler)).or_default() += 1;

@@ -279,9 +279,9 @@ BEGIN
     IF s.signals IS NOT NULL THEN
         INSERT INTO scoop.signal (id, name, key, payload, kept_until, traceparent)
         SELECT sent.id, sent.name, sent.key, coalesce(sent.payload, 'null'),
-               least(clock_timestamp() + make_interval(secs => sent.keep), '9999-12-31 00:00+00'), sent.traceparent
+               least(clock_timestamp() + make_interval(secs => sent.retention), '9999-12-31 00:00+00'), sent.traceparent
         FROM jsonb_to_recordset(s.signals) AS sent
-            (id uuid, name varchar, key varchar, payload jsonb, keep float8, traceparent varchar);
+            (id uuid, name varchar, key varchar, payload jsonb, retention float8, traceparent varchar);
     END IF;
 
     IF s.forgets IS NOT NULL THEN
@@ -436,7 +436,7 @@ more AS (
     GROUP BY 1, 2, 3, 4
 )
 SELECT jsonb_build_object(
-    'listed', coalesce((
+    'children', coalesce((
         SELECT jsonb_agg(
             jsonb_build_object(
                 'rolled_back', failure, 'rollback_failed', rollback_failure, 'rollback_requested', rollback_requested)

@@ -7,7 +7,7 @@
 -- from which queue time on, null for all of it; $7 for each queue whether its new runs are paused
 WITH next AS MATERIALIZED (
     SELECT first.ctid, first.id, free.key
-    FROM unnest($4::text[], $5::bigint[], $6::timestamptz[]) AS free (key, places, since)
+    FROM unnest($4::text[], $5::bigint[], $6::timestamptz[]) AS free (key, runs_max, since)
     CROSS JOIN LATERAL (
         SELECT r.ctid, r.id
         FROM unnest($1::text[], $2::text[], $3::int[], $7::boolean[]) AS own (topic, handler, lane, begun_only)
@@ -20,11 +20,11 @@ WITH next AS MATERIALIZED (
               AND r.parked_since >= CASE WHEN free.since IS NULL THEN '-infinity' ELSE scoop.queue_time(free.since, -level.priority) END
               AND (NOT own.begun_only OR NOT scoop.is_new(r.began_at, r.rollback_requested, r.giving_up, r.root, r.lineage))
             ORDER BY r.parked_since
-            LIMIT free.places
+            LIMIT free.runs_max
             FOR UPDATE SKIP LOCKED
         ) r
         ORDER BY scoop.queue_time(r.parked_since, level.priority)
-        LIMIT free.places
+        LIMIT free.runs_max
     ) first
 ),
 unparked AS (

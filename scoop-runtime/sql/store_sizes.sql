@@ -34,7 +34,7 @@ SELECT greatest(pg_stat_get_live_tuples('scoop.run'::regclass) - 3000, 0) AS unf
              AND (SELECT count(*) FROM scoop.worker w
                   WHERE w.id >= '00000000-0000-0000-0000-000000000000' AND h.handler::text = ANY (w.handlers)) = 0
            LIMIT 1000
-       ) few) AS endless_waits,
+       ) few) AS unbounded_waits,
        pg_total_relation_size('scoop.run'::regclass) AS working_set_bytes,
        pg_total_relation_size('scoop.message'::regclass) + pg_total_relation_size('scoop.message_event'::regclass)
            + pg_total_relation_size('scoop.return_value'::regclass) AS record_bytes

@@ -152,21 +152,21 @@ impl RuntimeError {
         matches!(*self.0, ErrorKind::NoHandler { .. })
     }
 
-    /// Whether the queue of a saga is full. Nothing was launched; [`wait_for_room`](crate::Launch::wait_for_room) lets the launch wait.
+    /// Whether the queue of a saga is full. Nothing was launched; [`wait_for_capacity`](crate::Launch::wait_for_capacity) lets the launch wait.
     pub fn is_queue_full(&self) -> bool {
         matches!(*self.0, ErrorKind::QueueFull { .. })
     }
 
     /// Whether there is no such run, hierarchy, message, unique key or schedule: it was never there, or it was deleted. So it is with
-    /// an id that is [of another kind](Self::wrong_id), and a key that [outlives](Self::kept_until) its hierarchy.
+    /// an id that is [of another kind](Self::wrong_id), and a key that [outlives](Self::key_valid_until) its hierarchy.
     pub fn is_not_found(&self) -> bool {
-        use ErrorKind::{KeptKey, NoSchedule, NoSuchKey, NoSuchMessage, NoSuchRun, WrongId};
+        use ErrorKind::{NoSchedule, NoSuchKey, NoSuchMessage, NoSuchRun, RetainedKey, WrongId};
         matches!(
             *self.0,
             NoSuchRun { .. }
                 | NoSuchMessage { .. }
                 | NoSuchKey { .. }
-                | KeptKey { .. }
+                | RetainedKey { .. }
                 | NoSchedule { .. }
                 | WrongId { .. }
         )
@@ -181,9 +181,9 @@ impl RuntimeError {
     }
 
     /// The time until which a unique key is kept whose hierarchy was deleted.
-    pub fn kept_until(&self) -> Option<SystemTime> {
+    pub fn key_valid_until(&self) -> Option<SystemTime> {
         match *self.0 {
-            ErrorKind::KeptKey { until, .. } => Some(until),
+            ErrorKind::RetainedKey { until, .. } => Some(until),
             _ => None,
         }
     }

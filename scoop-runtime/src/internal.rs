@@ -121,7 +121,7 @@ impl Tables {
     }
 
     /// The registered handlers.
-    pub async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
-        self.store.listed_handlers(part).await
+    pub async fn list_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
+        self.store.list_handlers(part).await
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Features, all off by default: `embedded` (a private PostgreSQL), `download` (its programs, where none are installed),
 //! `in-memory` (no server), `cron` (schedules by cron expressions), `metrics` (through the facade
-//! `metrics`), `opentelemetry` (traces across messages and processes), `testing` (rehearsals), `simulation` (faults and bugs
-//! of a simulated database in memory; includes `in-memory`).
+//! `metrics`), `opentelemetry` (traces across messages and processes), `testing` (rehearsals), `simulation` (faults of
+//! a simulated database in memory; includes `in-memory`).
 //!
 //! Users depend on `scoop-saga`, which re-exports what they need and explains it.
 
@@ -36,8 +36,7 @@ mod error;
 mod settings;
 mod telemetry;
 
-// For tests: injected failures and bugs, simulations.
-mod bug;
+// For tests: injected failures, simulations.
 #[cfg(feature = "testing")]
 mod rehearsal;
 #[cfg(not(feature = "testing"))]

@@ -7,8 +7,6 @@
 
 use crate::InMemory;
 pub use crate::api::Process;
-pub use crate::bug::{Bug, Feature, inject_bug};
-
 pub use crate::store::memory::contents::{
     BegunStep, EndedRun, EntityEvent, Execution, FailedRun, Output, StoredSignal, Subscription, Tables,
 };

@@ -144,12 +144,12 @@ events! {
 
     /// A rollback failed. `again` is whether it had failed before.
     ERROR "rollback_failed" = rollback_failed(at: At<'_>, failure: &Failure, again: bool)
-        { failure = shown(FailureText(failure)), again = again, remedy = advice_for_rollback(failure) }
+        { failure = shown(FailureText(failure)), again = again, advice = advice_for_rollback(failure) }
         ("rollback failed in `{}`", Escaped(at.step)) counts metrics::rollbacks(at.saga, "failed", 1);
 
     /// No living program can continue the run.
     ERROR "stuck" = stuck(at: At<'_>, reason: &str)
-        { reason = shown(Scrubbed(reason)), remedy = START_ONE_THAT_FITS }
+        { reason = shown(Scrubbed(reason)), advice = START_ONE_THAT_FITS }
         ("run stuck: no living program can continue it")
 
     /// A living program with another definition of the saga may continue the run.
@@ -204,15 +204,15 @@ events! {
     OF_ROWS: "scoop::run", shared { run = shown(run), hierarchy = shown(hierarchy) };
 
     /// No living program can read the events of a run.
-    ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { remedy = START_ONE_THAT_READS }
+    ERROR "unreadable" = unreadable(hierarchy: Uuid, run: Uuid) { advice = START_ONE_THAT_READS }
         ("run stuck: its record cannot be read")
 
     /// The database refuses what the claim of a run writes.
-    ERROR "refused" = refused(hierarchy: Uuid, run: Uuid, reason: &str) { reason = shown(Scrubbed(reason)), remedy = FIND_THE_ROW }
+    ERROR "refused" = refused(hierarchy: Uuid, run: Uuid, reason: &str) { reason = shown(Scrubbed(reason)), advice = FIND_THE_ROW }
         ("run stuck: the database refuses what its claim writes")
 
     /// The results of several attempts in a row are unknown.
-    ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { remedy = FIND_OUT_WHY }
+    ERROR "in_doubt_too_often" = in_doubt_too_often(hierarchy: Uuid, run: Uuid) { advice = FIND_OUT_WHY }
         ("run stuck: the results of several attempts in a row are unknown")
 
     /// The reason why a run stopped could not be written; reconciliation will release the run.
@@ -232,7 +232,7 @@ events! {
 
     /// Runs wait for a saga that no living program has.
     WARN "saga_missing" = saga_missing(worker: Uuid, saga: &str, topic: &str)
-        { saga = saga, topic = topic, remedy = START_ONE_THAT_HAS_IT }
+        { saga = saga, topic = topic, advice = START_ONE_THAT_HAS_IT }
         ("runs wait for saga `{}`, which no living program has", Escaped(saga))
 
     /// A newer program has renamed a saga of this one.
@@ -245,7 +245,7 @@ events! {
         ("handler `{}` retired: no program of service `{}` has it any more", Escaped(saga), Escaped(service))
 
     /// Workers died; their runs are ready again.
-    WARN "took_over" = took_over(worker: Uuid, dead: usize, runs: usize) { dead = dead, runs = runs }
+    WARN "took_over" = runs_taken_over(worker: Uuid, dead: usize, runs: usize) { dead = dead, runs = runs }
         ("dead workers reaped: {dead}, runs taken over: {runs}")
 
     /// The database or its connection failed in an operation that the worker retries.
@@ -266,7 +266,7 @@ events! {
     /// A message that waited to be joined was set aside, since no set can hold it.
     ERROR "join_refused" = join_refused(worker: Uuid, member: &RefusedMember)
         { saga = shown(Escaped(&member.saga)), key = shown(Escaped(&member.key)), message_id = shown(member.message),
-          reason = shown(Scrubbed(&member.why)), remedy = DELETE_THE_ROW }
+          reason = shown(Scrubbed(&member.why)), advice = DELETE_THE_ROW }
         ("a message that no set can hold was set aside")
 
     /// Signals expired: no run awaited them in time.
@@ -283,7 +283,7 @@ events! {
     WARN "session_lost" = session_lost(worker: Uuid) {} ("worker session lost, opening another")
 
     /// A task of the engine panicked: a mistake in this library, or a row that it cannot handle.
-    ERROR "engine_failed" = engine_failed(worker: Uuid) { remedy = RESTART_AND_REPORT }
+    ERROR "engine_failed" = engine_failed(worker: Uuid) { advice = RESTART_AND_REPORT }
         ("a task of the engine panicked, the engine stops")
 
     /// The row of the worker is missing although its session lives.
@@ -361,13 +361,13 @@ events! {
           saga = shown(Escaped(refused.run.as_ref().map_or("", |run| &run.handler))),
           step = shown(Escaped(refused.run.as_ref().map_or("", |run| &run.step))),
           run = refused.run.as_ref().map(|run| shown(run.id)), error = shown(Scrubbed(&refused.error)),
-          remedy = CANCEL_OR_REPAIR }
+          advice = CANCEL_OR_REPAIR }
         ("the database refuses to deliver signal `{}`", Escaped(&refused.to.name))
 
     /// Another session locks a signal, or a run that awaits it, for more than a second.
     WARN "delivery_locked" = delivery_locked(locked: &LockedDelivery)
         { signal = shown(Escaped(&locked.to.name)), key = shown(Escaped(&locked.to.key)),
-          error = shown(Scrubbed(&locked.error)), remedy = END_THE_LOCK }
+          error = shown(Scrubbed(&locked.error)), advice = END_THE_LOCK }
         ("signal `{}` is delivered later: it, or a run that awaits it, is locked", Escaped(&locked.to.name))
 }
 
@@ -388,7 +388,7 @@ events! {
     /// The database refuses to delete hierarchies; these are tried again later. Reported once for each look, and call.
     WARN "undeletable" = undeletable(refused: &crate::model::pruning::RefusedDeletions)
         { hierarchies = refused.count, first = shown(refused.first), topic = refused.topic.as_deref(),
-          error = shown(Escaped(&refused.error)), remedy = REMOVE_THE_REFERENCE }
+          error = shown(Escaped(&refused.error)), advice = REMOVE_THE_REFERENCE }
         ("the database refuses to delete {} finished hierarchies", refused.count)
 }
 

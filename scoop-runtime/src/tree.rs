@@ -77,7 +77,7 @@ pub struct RunInfo {
     pub queue_time: Option<Duration>,
     /// Its duration, from its beginning to its end; `None` before the end.
     #[serde(rename = "took_ms", serialize_with = "json::millis")]
-    pub took: Option<Duration>,
+    pub duration: Option<Duration>,
     /// The earliest deadline that applies to it, unless it has ended.
     #[serde(serialize_with = "json::time")]
     pub deadline: Option<SystemTime>,
@@ -184,7 +184,7 @@ pub struct RunEvent {
     pub at: Option<SystemTime>,
     /// The time since the previous event of this run, or since the end of the wait after that event, or since the repair
     /// after it. For a step this is its duration.
-    pub took: Option<Duration>,
+    pub duration: Option<Duration>,
     /// The wait after the event, for the children of the step or for the end of its sleep. After a failed rollback it
     /// begins with the repair. `None` if there was none, if it is not over, or if the tree lacks these children.
     pub waited: Option<Duration>,
@@ -238,7 +238,7 @@ enum WaitEnd {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The meaning of its kind.
-    Plain,
+    OfKind,
     Completed,
     BeganToWait,
     /// A step completed, and a new execution began.
@@ -328,14 +328,14 @@ impl RunInfo {
 
 impl RunEvent {
     pub(crate) fn new(kind: EventKind, step: Option<String>, at: Option<SystemTime>) -> Self {
-        let (took, waited, worker, failure, unreadable) = (None, None, None, None, None);
-        let (sleeps_until, repaired_at, awaits, role) = (None, None, None, Role::Plain);
+        let (duration, waited, worker, failure, unreadable) = (None, None, None, None, None);
+        let (sleeps_until, repaired_at, awaits, role) = (None, None, None, Role::OfKind);
         let (wait_end, follows_gap) = (WaitEnd::Ended, false);
         Self {
             kind,
             step,
             at,
-            took,
+            duration,
             waited,
             sleeps_until,
             wait_end,
@@ -397,7 +397,7 @@ impl RunEvent {
             Role::ChildrenRolledBack | Role::Compensated | Role::Passed | Role::OfPart => {
                 step.map(|step| Undoes::of(step).map_or(step, |part| part.step))
             }
-            Role::Plain | Role::Completed | Role::BeganToWait | Role::AsNew | Role::HandledFailures => step,
+            Role::OfKind | Role::Completed | Role::BeganToWait | Role::AsNew | Role::HandledFailures => step,
         }
     }
 

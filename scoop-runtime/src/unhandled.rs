@@ -20,8 +20,8 @@ impl Unhandled {
     pub(crate) async fn explained(&self, store: &Store) -> RuntimeError {
         let Self { topic, message, .. } = self.clone();
         // If the list cannot be read, the error is still correct.
-        let listed = store.listed_handlers(&HandlerList::default()).await.unwrap_or_default();
-        let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
+        let registered = store.list_handlers(&HandlerList::default()).await.unwrap_or_default();
+        let subscribed = Subscribed::near(&topic, registered.iter().map(|registered| &*registered.topic));
         RuntimeError::from(ErrorKind::NoHandler { topic, message, subscribed })
     }
 }
@@ -99,12 +99,12 @@ impl UnhandledWarnings {
 
     async fn warn_of_unhandled(self: Arc<Self>, topics: Vec<String>, handlers: Vec<String>) {
         // After a failure the next such launch retries the look-up.
-        let Ok(listed) = self.store.listed_handlers(&HandlerList::default()).await else {
+        let Ok(registered) = self.store.list_handlers(&HandlerList::default()).await else {
             return;
         };
-        let new = lock(&self.known).take_note(&topics, &handlers, &listed);
+        let new = lock(&self.known).take_note(&topics, &handlers, &registered);
         for topic in new {
-            let subscribed = Subscribed::near(&topic, listed.iter().map(|listed| &*listed.topic));
+            let subscribed = Subscribed::near(&topic, registered.iter().map(|registered| &*registered.topic));
             telemetry::unhandled(&topic, &subscribed);
         }
     }
@@ -122,11 +122,11 @@ impl Known {
         &mut self,
         topics: &[String],
         handlers: &[String],
-        listed: &[RegisteredHandler],
+        registered: &[RegisteredHandler],
     ) -> Vec<String> {
         for topic in topics {
-            let own = listed.iter().filter(|listed| listed.topic == *topic);
-            self.handlers.insert(topic.clone(), own.map(|listed| listed.handler.clone()).collect());
+            let own = registered.iter().filter(|registered| registered.topic == *topic);
+            self.handlers.insert(topic.clone(), own.map(|registered| registered.handler.clone()).collect());
         }
         let unhandled = topics.iter().filter(|topic| !self.accounts_for(topic, handlers));
         let unhandled: Vec<_> = unhandled.cloned().collect();
@@ -167,15 +167,15 @@ mod tests {
     use super::*;
     use crate::HandlerLimits;
 
-    fn listed(pairs: &[(&str, &str)]) -> Vec<RegisteredHandler> {
-        let listed = |(topic, handler): &(&str, &str)| RegisteredHandler {
+    fn registered(pairs: &[(&str, &str)]) -> Vec<RegisteredHandler> {
+        let registered = |(topic, handler): &(&str, &str)| RegisteredHandler {
             topic: (*topic).into(),
             handler: (*handler).into(),
             since: SystemTime::UNIX_EPOCH,
             service: None,
             limits: HandlerLimits::default(),
         };
-        pairs.iter().map(listed).collect()
+        pairs.iter().map(registered).collect()
     }
 
     #[test]
@@ -183,11 +183,11 @@ mod tests {
         let mut known = Known::default();
         let topics = ["a".to_owned(), "b".to_owned()];
         let handlers = ["of-a".to_owned()];
-        let listed = listed(&[("a", "of-a"), ("c", "of-c")]);
-        assert_eq!(known.take_note(&topics, &handlers, &listed), ["b"]);
+        let registered = registered(&[("a", "of-a"), ("c", "of-c")]);
+        assert_eq!(known.take_note(&topics, &handlers, &registered), ["b"]);
         assert!(known.accounts_for("a", &handlers) && known.accounts_for("b", &handlers));
         assert!(!known.accounts_for("a", &[]), "its handler was retired since");
-        assert!(known.take_note(&topics, &handlers, &listed).is_empty());
-        assert_eq!(known.take_note(&topics, &[], &listed), ["a"]);
+        assert!(known.take_note(&topics, &handlers, &registered).is_empty());
+        assert_eq!(known.take_note(&topics, &[], &registered), ["a"]);
     }
 }

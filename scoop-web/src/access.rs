@@ -133,15 +133,15 @@ fn is_own(headers: &HeaderMap) -> bool {
 /// The value of a cookie.
 pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = all.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(it, _)| *it == name).map(|(_, value)| value)
+    let mut items = all.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    items.find(|(it, _)| *it == name).map(|(_, value)| value)
 }
 
 /// The path and query without the token.
 fn without_token(uri: &Uri) -> String {
-    let pairs = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let items = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
     let query = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(pairs.filter(|(name, _)| name != "token"))
+        .extend_pairs(items.filter(|(name, _)| name != "token"))
         .finish();
     if query.is_empty() { uri.path().to_owned() } else { format!("{}?{query}", uri.path()) }
 }
@@ -227,8 +227,8 @@ mod tests {
 
     #[test]
     fn form_of_another_site_is_not_own() {
-        let headers = |pairs: &[(&'static str, &'static str)]| {
-            pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
+        let headers = |items: &[(&'static str, &'static str)]| {
+            items.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
         };
         assert!(is_own(&headers(&[])));
         assert!(is_own(&headers(&[("origin", "http://localhost:1"), ("host", "localhost:1")])));

@@ -191,7 +191,7 @@ async fn counts(web: &Web, fields: &Fields) -> Result<RunCounts, Fault> {
 async fn events(web: &Web, fields: &Fields) -> Result<Page<RecordedEvent>, Fault> {
     let limit = fields.number("limit", EVENTS_DEFAULT, EVENTS_MAX)?;
     let mut events = match fields.parsed::<EventCursor>("after")? {
-        Some(place) => operate(web).events().after(place),
+        Some(cursor) => operate(web).events().after(cursor),
         None => {
             let since = runs::since(fields)?.unwrap_or_else(|| SystemTime::now() - EVENTS_SINCE);
             operate(web).events().since(since)
@@ -213,7 +213,7 @@ async fn events(web: &Web, fields: &Fields) -> Result<Page<RecordedEvent>, Fault
             Err(_) => break,
         }
     }
-    Ok(Page { items, next: recorded.cursor().map(|place| place.to_string()) })
+    Ok(Page { items, next: recorded.cursor().map(|cursor| cursor.to_string()) })
 }
 
 async fn entity_keys(web: &Web, fields: &Fields) -> Result<Page<String>, Fault> {

@@ -106,8 +106,8 @@ impl fmt::Display for Phase {
 impl HtmlSafe for Phase {}
 
 /// A query of a URL, beginning with `?`; empty without pairs.
-pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+pub(crate) fn query<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish();
     if text.is_empty() { text } else { format!("?{text}") }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Visit {
 
 /// The signal for visitors, under the id of their hierarchy.
 #[derive(Clone, Debug, Signal, Serialize, Deserialize)]
-#[signal(name = "chaos.admission", keep = "7 days")]
+#[signal(name = "chaos.admission", retention = "7 days")]
 pub(crate) struct Admission {
     pub(crate) number: i64,
 }

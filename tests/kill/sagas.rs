@@ -94,7 +94,7 @@ struct Transfer {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "kill.paid", keep = "1 day")]
+#[signal(name = "kill.paid", retention = "1 day")]
 struct Paid {
     number: i64,
 }

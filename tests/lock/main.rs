@@ -27,7 +27,7 @@ struct Reservation {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "payments.confirmed", keep = "1 day")]
+#[signal(name = "payments.confirmed", retention = "1 day")]
 struct PaymentConfirmed {
     cents: u64,
 }

@@ -13,7 +13,7 @@ struct OrderPlaced {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "payments.confirmed", keep = "1 day")]
+#[signal(name = "payments.confirmed", retention = "1 day")]
 struct PaymentConfirmed {
     cents: u64,
 }

@@ -46,7 +46,7 @@ struct Cash {
 }
 
 #[derive(Clone, Copy, Debug, Signal, Serialize, Deserialize)]
-#[signal(name = "signals.paid", keep = "7 days")]
+#[signal(name = "signals.paid", retention = "7 days")]
 struct Paid {
     number: u32,
 }

@@ -15,7 +15,7 @@ use scoop::entities::{CommandHandle, CommandState};
 use scoop::prelude::*;
 use scoop::retention::Retention;
 use scoop::{Decider, Handle, InMemory, Outcome};
-use scoop_runtime::simulation::{self, Bug, EntityEvent, Process, inject_bug};
+use scoop_runtime::simulation::{self, EntityEvent, Process};
 
 use crate::act::PLANNED;
 use crate::crew::{Line, Wire, supervised};
@@ -355,7 +355,7 @@ struct Changes {
 
 /// What became of commands.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tally {
+pub(crate) struct Tally {
     accepted: u32,
     rejected: u32,
     undone: u32,
@@ -541,7 +541,7 @@ impl Judge {
 }
 
 /// Plays a seed. Returns what is wrong, and what became of the commands of `Take`.
-fn play_one(seed: u64) -> (Vec<String>, Tally) {
+pub(crate) fn play_one(seed: u64) -> (Vec<String>, Tally) {
     simulation::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let new_year = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600);
@@ -573,15 +573,4 @@ pub(crate) fn play(seeds: Range<u64>) -> bool {
          undone, {undecided} not decided"
     );
     failed == 0 && tally.has_all()
-}
-
-/// The first of these seeds that finds the bug, and what it violates.
-pub(crate) fn find(bug: Bug, seeds_max: u64) -> Option<(u64, BTreeSet<String>)> {
-    inject_bug(bug);
-    let found = (0..seeds_max).find_map(|seed| {
-        let first = play_one(seed).0.into_iter().next()?;
-        Some((seed, BTreeSet::from([format!("commands: {first}")])))
-    });
-    inject_bug(None);
-    found
 }

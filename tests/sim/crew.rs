@@ -1,7 +1,6 @@
 //! Several processes of a small simulation. Until the healing their operations take time, fail, or lose their answers;
 //! they die and are replaced, or are wrongly presumed dead.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +11,7 @@ use futures_util::future::{BoxFuture, pending};
 use scoop::retention::Retention;
 use scoop::{Builder, InMemory, RuntimeError, Scoop};
 use scoop_audit::audit_rows;
-use scoop_runtime::simulation::{self, Bug, FaultLink, Process, inject_bug};
+use scoop_runtime::simulation::{self, FaultLink, Process};
 
 use crate::dice::Dice;
 use crate::judge::{described, small_log};
@@ -193,7 +192,7 @@ pub(crate) struct Small {
 
 impl Small {
     /// What is wrong with this seed.
-    fn wrong(&self, seed: u64) -> Vec<String> {
+    pub(crate) fn wrong(&self, seed: u64) -> Vec<String> {
         let _watched = slow::watch(format!("{}: seed {seed}", self.name));
         simulation::seed(seed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -227,18 +226,5 @@ impl Small {
         let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         println!("{}: {} seeds, {failed} wrong", self.name, seeds.end - seeds.start);
         failed == 0
-    }
-
-    /// The first of these seeds that finds the bug, and what it violates.
-    pub(crate) fn find(&self, bug: Bug, seeds_max: u64) -> Option<(u64, BTreeSet<String>)> {
-        inject_bug(bug);
-        let found = (0..seeds_max).find_map(|seed| {
-            let wrong = self.wrong(seed);
-            let by =
-                wrong.iter().map(|what| what.split_once(": ").map_or(self.name, |(id, _)| id).to_owned());
-            (!wrong.is_empty()).then(|| (seed, by.collect()))
-        });
-        inject_bug(None);
-        found
     }
 }

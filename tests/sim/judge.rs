@@ -146,7 +146,7 @@ fn tables(tables: simulation::Tables) -> Tables {
         to: it.to,
         payload: it.payload,
         sent_at: it.sent_at.into(),
-        kept_until: it.kept_until.into(),
+        kept_until: it.expires_at.into(),
         delivered_at: it.delivered_at.map(Into::into),
         reached: it.reached,
     });

@@ -17,14 +17,14 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // Kinds of events have JSON. `Stuck` has a file of its own.
     ("Rust lines of scoop-core", 4_976, 3_900),
     ("Rust lines of scoop-cron", 179, 180),
-    ("Rust lines of scoop-embedded", 1_244, 400),
+    ("Rust lines of scoop-embedded", 400, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written. What operators
-    // read serializes itself. The error has methods in place of its public variants. Longer names of modules.
-    ("Rust lines of scoop-runtime", 35_745, 27_500),
+    // read serializes itself. The error has methods in place of its public variants. Longer names of modules, and no long file.
+    ("Rust lines of scoop-runtime", 35_409, 27_500),
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
     // operators read serializes itself.
-    ("Rust lines of scoop-operate", 6_291, 4_000),
+    ("Rust lines of scoop-operate", 6_290, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
     ("Rust lines of scoop-cli", 4_331, 3_300),
     // The search finds fields and keys. The API, and its bounds.
@@ -46,7 +46,6 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
 
 /// The modules at the root of scoop-runtime, lowest first: each imports only from those before it.
 pub(crate) const LAYERS: &[&str] = &[
-    "bug",
     // Plain values, and errors that name them.
     "model error",
     "util rehearsal telemetry completion",
@@ -62,17 +61,8 @@ pub(crate) const LAYERS: &[&str] = &[
     "api testing simulation internal",
 ];
 
-/// How many files of a layer import from which ones above it. The target is none.
-pub(crate) const UPWARD: &[(&str, &[(&str, usize)])] = &[];
-
-/// The numbers of files that import each other in a circle, largest first. Circles of two are left
-/// out, and imports between a module and what it contains. The target is none.
-pub(crate) const CYCLES: &[usize] = &[];
-
+/// The lines of code that a file may have.
 pub(crate) const FILE_LINES_MAX: usize = 600;
-
-/// Files that are longer. The target is none.
-pub(crate) const LONG_FILES: &[(&str, usize)] = &[("scoop-runtime/src/store/postgres/limit.rs", 687)];
 
 /// Where statements of SQL are.
 pub(crate) const SQL_FOLDERS: &[&str] = &[
@@ -99,5 +89,6 @@ pub(crate) const BANNED: &str = "\
     seats shapes share shares shelf spare standing stands strike struck surroundings tell tells telling \
     told took turn turns turned undone unrolled vitals waiter waiters warm way";
 
-/// How many names have one of them. The target is none.
-pub(crate) const BANNED_NAMES: usize = 72;
+/// Names of other crates that have one of them, with the crate.
+pub(crate) const EXTERNAL: &[(&str, &str)] =
+    &[("KeepAlive", "axum"), ("keep_alive", "axum"), ("extend_pairs", "form_urlencoded")];

@@ -101,7 +101,7 @@ pub(crate) async fn check(scoop: &Scoop, output: Output, args: CheckArgs) -> Res
     } else if !output.json {
         output.line("no unfinished run would be stranded")?;
     }
-    Ok(if stranded.is_empty() { Exit::Done } else { Exit::Failed })
+    Ok(if stranded.is_empty() { Exit::Success } else { Exit::Failed })
 }
 
 impl Saga {
@@ -125,13 +125,13 @@ impl Saga {
 
 /// A definition with these steps. Their names are kept until the end of the program.
 fn definition(saga: &str, steps: &[RecordedStep]) -> Definition {
-    let kept = |name: &String| -> &'static str { name.clone().leak() };
+    let leaked = |name: &String| -> &'static str { name.clone().leak() };
     let step = |step: &RecordedStep| StepDefinition {
         name: step.name.clone().into(),
-        was: step.was.iter().map(kept).collect::<Vec<_>>().leak(),
+        was: step.was.iter().map(leaked).collect::<Vec<_>>().leak(),
         compensated: step.compensated,
         handles_child_failure: step.handles_child_failure,
-        awaits: step.awaits.as_ref().map(kept),
+        awaits: step.awaits.as_ref().map(leaked),
         ..StepDefinition::new("").of_kind(step.kind)
     };
     let steps: Vec<_> = steps.iter().map(step).collect();

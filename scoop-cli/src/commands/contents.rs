@@ -29,7 +29,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> R
     let contents = scoop.operate().runs().contents(&explained.run).await?;
     if output.json {
         output.record(&contents)?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let write = |name: &str, content: &Content| -> Result<(), Fault> {
         output.line(format_args!("{}:", Escaped(name)))?;
@@ -54,5 +54,5 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ContentsArgs) -> R
     if !contents.is_complete {
         output.remark("more values were left out");
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::filters::FieldValue;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, cell, phase, plain};
+use crate::output::{Output, Rows, cell, phase, unstyled};
 use crate::times::{self, in_words, utc};
 
 /// Count runs by saga and state: unfinished ones, and the ends of the last hour
@@ -61,18 +61,18 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: CountsArgs) -> Res
         for (counts, ended) in [(&counts.unfinished, false), (&counts.finished, true)] {
             counts.iter().try_for_each(|count| output.record(&CountRecord { count, ended }))?;
         }
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let mut rows = Rows::new(&["SAGA", "STATE", "RUNS", "OLDEST"]);
     for count in all() {
         let age = count.oldest.and_then(|oldest| counts.read_at.duration_since(oldest).ok());
         let age = age.map(in_words).unwrap_or_default();
-        rows.add([cell(&count.handler), phase(count.phase), plain(shown([count])), plain(age)]);
+        rows.add([cell(&count.handler), phase(count.phase), unstyled(shown([count])), unstyled(age)]);
     }
     if !rows.is_empty() {
         output.table(rows)?;
     }
     let (unfinished, ended) = (shown(&counts.unfinished), shown(&counts.finished));
     output.remark(format_args!("{unfinished} unfinished; {ended} ended since {}", utc(counts.since)));
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -14,11 +14,11 @@ use serde::Serialize;
 
 use crate::connection::Connection;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, Tone, counted, plain, shortened, toned};
+use crate::output::{Output, Rows, Tone, counted, shortened, toned, unstyled};
 use crate::times;
 
 /// How many runs of a kind are listed by their ids, and how many pauses and handlers by their names.
-const LISTED: u32 = 10;
+const ITEMS_MAX: u32 = 10;
 
 /// Check the server, the tables and the runs, and say what to do about each problem
 ///
@@ -171,7 +171,7 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
         for Finding { level, check, text, advice } in shown {
             let (word, tone) = match level {
                 Level::Good => ("good", Tone::Good),
-                Level::Note => ("note", Tone::Plain),
+                Level::Note => ("note", Tone::Neutral),
                 Level::Warning => ("warning", Tone::Idle),
                 Level::Problem => ("problem", Tone::Bad),
             };
@@ -184,7 +184,7 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
                     finding += &format!("\n{}", rows.whole_line(Escaped(command)));
                 }
             }
-            rows.add([toned(word, tone), plain(check), plain(finding)]);
+            rows.add([toned(word, tone), unstyled(check), unstyled(finding)]);
         }
         if !rows.is_empty() {
             output.table(rows)?;
@@ -199,7 +199,7 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
             counted(good, "check", "checks")
         ));
     }
-    Ok(if problems > 0 { Exit::Problems } else { Exit::Done })
+    Ok(if problems > 0 { Exit::Problems } else { Exit::Success })
 }
 
 #[cfg(test)]

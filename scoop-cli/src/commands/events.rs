@@ -35,7 +35,7 @@ pub(crate) struct EventsArgs {
     #[arg(long, alias = "limit", value_name = "EVENTS")]
     count: Option<u64>,
     /// Go on from this place: the end of the command names it. Some of the last events are repeated
-    #[arg(long, value_name = "PLACE", value_parser = place)]
+    #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     after: Option<EventCursor>,
     /// Begin with the events of this time: a time, or a duration such as 15m for 15 minutes ago
     #[arg(long, value_name = "TIME", value_parser = times::time, conflicts_with = "after")]
@@ -43,7 +43,7 @@ pub(crate) struct EventsArgs {
 }
 
 /// Reads a place in the record.
-fn place(text: &str) -> Result<EventCursor, String> {
+fn cursor(text: &str) -> Result<EventCursor, String> {
     text.parse().map_err(|_| {
         let text: String = text.chars().take(80).collect();
         format!("{text:?} is no place in the record; use the place that `scoop events` writes at its end")
@@ -68,7 +68,7 @@ pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> R
     let mut left = count.unwrap_or(u64::MAX);
     // One for all events: an interrupt counts while an event is written, too.
     let mut interrupted = pin!(interrupted());
-    let mut ended = Ok(Exit::Done);
+    let mut ended = Ok(Exit::Success);
     while left > 0 {
         let event = tokio::select! {
             biased;
@@ -91,9 +91,9 @@ pub(crate) async fn follow(scoop: &Scoop, output: Output, args: EventsArgs) -> R
             output.line(event)?;
         }
     }
-    let Some(place) = events.cursor() else { return ended };
-    let written = if output.json { output.record(&json!({ "next": place.to_string() })) } else { Ok(()) };
-    output.remark(format_args!("to go on from here: --after {place}"));
+    let Some(cursor) = events.cursor() else { return ended };
+    let written = if output.json { output.record(&json!({ "next": cursor.to_string() })) } else { Ok(()) };
+    output.remark(format_args!("to go on from here: --after {cursor}"));
     let exit = ended?;
     written?;
     Ok(exit)

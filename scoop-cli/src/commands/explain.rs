@@ -47,7 +47,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: ExplainArgs) -> Re
             output.remark_options();
         }
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// The commands that end the wait of a run for an operator, or that of the first run below it; none if it waits for something

@@ -38,7 +38,7 @@ pub(crate) struct LaunchArgs {
     priority: Option<Level>,
     /// Wait for at most this time if the queue of a saga is full
     #[arg(long, value_name = "TIME", value_parser = times::duration)]
-    wait_for_room: Option<Duration>,
+    wait_for_capacity: Option<Duration>,
     /// Launch it although no handler is subscribed to the topic
     #[arg(long)]
     without_handler: bool,
@@ -86,18 +86,18 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
         delay,
         deadline,
         priority,
-        wait_for_room,
+        wait_for_capacity,
         without_handler,
         wait,
         consent,
     } = args;
     let payload = payload::read(&payload)?;
-    let listed = scoop.operate().handlers().list().await?;
-    let handlers: Vec<_> = listed.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
+    let registered = scoop.operate().handlers().list().await?;
+    let handlers: Vec<_> = registered.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
     if handlers.is_empty() && !without_handler {
         return Err(Fault::NotFound(format!(
             "no handler is subscribed to topic `{topic}` (add --without-handler to launch the message all the same){}",
-            names::of_topics(&topic, &listed)
+            names::of_topics(&topic, &registered)
         )));
     }
     let to = match &handlers[..] {
@@ -113,7 +113,7 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
         None => format!("launch a message on topic `{}` to {}", Escaped(&topic), Escaped(&to)),
     };
     if !consent.to(output, &change)? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let mut launch = scoop.launch_untyped(topic, payload);
     if let Some(key) = unique {
@@ -128,8 +128,8 @@ pub(crate) async fn launch(scoop: &Scoop, output: Output, args: LaunchArgs) -> R
     if let Some(priority) = priority {
         launch = launch.priority(priority.into());
     }
-    if let Some(within) = wait_for_room {
-        launch = launch.wait_for_room(within);
+    if let Some(within) = wait_for_capacity {
+        launch = launch.wait_for_capacity(within);
     }
     if !without_handler {
         launch = launch.required();
@@ -153,7 +153,7 @@ fn key_is_used(hierarchy: HierarchyId) -> String {
 async fn launched_before(scoop: &Scoop, topic: &str, key: &str) -> Result<Option<String>, Fault> {
     match scoop.operate().runs().find_by_key(topic, key).await {
         Ok(earlier) => Ok(Some(key_is_used(earlier.id()))),
-        Err(error) if error.kept_until().is_some() => Ok(Some(error.to_string())),
+        Err(error) if error.key_valid_until().is_some() => Ok(Some(error.to_string())),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -168,7 +168,7 @@ pub(super) async fn launched(output: Output, launched: Handle, wait: bool) -> Re
         output.line(hierarchy)
     };
     if !wait {
-        return Exit::Done.despite(begun);
+        return Exit::Success.despite(begun);
     }
     let outcome = launched.wait().await?;
     let name = match &outcome {
@@ -184,6 +184,6 @@ pub(super) async fn launched(output: Output, launched: Handle, wait: bool) -> Re
     } else {
         output.line(Escaped(&text))
     };
-    let exit = if outcome == Outcome::Committed { Exit::Done } else { Exit::Failed };
+    let exit = if outcome == Outcome::Committed { Exit::Success } else { Exit::Failed };
     exit.despite(begun.and(ended))
 }

@@ -30,7 +30,7 @@ pub(crate) fn completions(args: CompletionsArgs) -> Result<Exit, Fault> {
     let mut text = vec![];
     clap_complete::generate(args.shell, &mut Args::command(), "scoop", &mut text);
     io::Write::write_all(&mut io::stdout().lock(), &text)?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Writes the manual.
@@ -39,5 +39,5 @@ pub(crate) fn man(args: ManArgs) -> Result<Exit, Fault> {
         Some(dir) => clap_mangen::generate_to(Args::command(), dir)?,
         None => clap_mangen::Man::new(Args::command()).render(&mut io::stdout().lock())?,
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -261,7 +261,7 @@ struct Ended {
 impl Ended {
     fn exit(&self) -> Exit {
         match (self.left, self.refused.is_empty()) {
-            (0, true) => Exit::Done,
+            (0, true) => Exit::Success,
             (0, false) => Exit::NotAccepted,
             _ => Exit::Failed,
         }
@@ -363,10 +363,10 @@ impl Many {
                 (true, false) => Tally::default().ended(0).write(output, false)?,
                 (false, _) => output.remark("no such runs"),
             }
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         if !consent.to(output, &format!("{request} {}", chosen.described()))? && !is_dry_run {
-            return Ok(Exit::Done);
+            return Ok(Exit::Success);
         }
         let mut tally = Tally::default();
         let ask = async |run: RunId| -> Result<Answer, OperateError> {
@@ -405,10 +405,10 @@ impl Many {
         let fits = |run: &RunSummary| run.requests().any(|it| it == request) || also == Some(run.phase);
         let mut rows = Rows::new(&HEADER);
         let progress = Progress::begin("looking for runs");
-        let tell = progress.teller();
-        let mut place = None;
+        let show = progress.teller();
+        let mut cursor = None;
         loop {
-            let page = query.clone().page(PAGE_MAX).after(place).await?;
+            let page = query.clone().page(PAGE_MAX).after(cursor).await?;
             for run in page.runs.iter().filter(|run| fits(run)) {
                 if request == RunRequest::Relaunch && !relaunched.insert(run.hierarchy) {
                     continue;
@@ -431,9 +431,9 @@ impl Many {
                     (false, _) => {}
                 }
             }
-            tell(format!("looking for runs: {} so far", chosen.runs.len()));
-            place = page.next;
-            if place.is_none() || chosen.more {
+            show(format!("looking for runs: {} so far", chosen.runs.len()));
+            cursor = page.next;
+            if cursor.is_none() || chosen.more {
                 break;
             }
         }

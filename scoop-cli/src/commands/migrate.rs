@@ -45,10 +45,10 @@ pub(crate) async fn run(connection: &Connection, output: Output, args: MigrateAr
                 output.line(format_args!("-- {file}\n{}", sql.trim_end()))?;
             }
         }
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let change = match connection.client().await {
-        Ok(_) => return done(output, false),
+        Ok(_) => return report(output, false),
         Err(Fault::Library(error)) => match error.setup() {
             [SetupError::NoTables { .. }] => format!("make the tables in schema `{}`", Escaped(schema)),
             [SetupError::SchemaTooOld { found, known, .. }] => {
@@ -59,13 +59,13 @@ pub(crate) async fn run(connection: &Connection, output: Output, args: MigrateAr
         Err(fault) => return Err(fault),
     };
     if !args.consent.to(output, &change)? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     migrate(&connection.pool()?).schema(schema).await?;
-    done(output, true)
+    report(output, true)
 }
 
-fn done(output: Output, changed: bool) -> Result<Exit, Fault> {
+fn report(output: Output, changed: bool) -> Result<Exit, Fault> {
     if output.json {
         output.record(&MigrateRecord { changed })?;
     } else {
@@ -75,5 +75,5 @@ fn done(output: Output, changed: bool) -> Result<Exit, Fault> {
             "the tables are up to date"
         })?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -41,11 +41,11 @@ pub(super) fn instead<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> S
     if let Some(near) = nearest.filter(|near| distance(near) <= 2.max(name.len() / 4)) {
         return format!("; did you mean `{near}`?");
     }
-    let listed: Vec<_> = names.iter().take(NAMED_MAX).map(|name| format!("`{name}`")).collect();
-    match names.len() - listed.len() {
-        0 if listed.is_empty() => "; none is registered".to_owned(),
-        0 => format!("; there are {}", listed.join(", ")),
-        more => format!("; there are {} and {more} more", listed.join(", ")),
+    let quoted: Vec<_> = names.iter().take(NAMED_MAX).map(|name| format!("`{name}`")).collect();
+    match names.len() - quoted.len() {
+        0 if quoted.is_empty() => "; none is registered".to_owned(),
+        0 => format!("; there are {}", quoted.join(", ")),
+        more => format!("; there are {} and {more} more", quoted.join(", ")),
     }
 }
 

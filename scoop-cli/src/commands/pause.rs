@@ -99,7 +99,7 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
     names::check(scoop, &target).await?;
     let kind = if new_runs_only { " for new runs only" } else { "" };
     if !consent.to(output, &format!("pause {target}{kind}"))? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let mut pause = scoop.operate().pauses().pause(target).reason(reason).source(source.source);
     if new_runs_only {
@@ -121,9 +121,9 @@ pub(crate) async fn pause(scoop: &Scoop, output: Output, args: PauseArgs) -> Res
         )),
         _ => error.into(),
     })?;
-    let is_done = if drain.is_some() { paused.is_drained() } else { paused.unacknowledged.is_empty() };
+    let is_complete = if drain.is_some() { paused.is_drained() } else { paused.unacknowledged.is_empty() };
     let written = if output.json { output.record(&paused) } else { output.line(&paused) };
-    let exit = if is_done { Exit::Done } else { Exit::Failed };
+    let exit = if is_complete { Exit::Success } else { Exit::Failed };
     exit.despite(written)
 }
 
@@ -136,7 +136,7 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
         return Err(Fault::NotFound(format!("{target} is not paused")));
     }
     if !args.consent.to(output, &format!("resume {target}"))? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let mut resume = scoop.operate().pauses().resume(&target).source(args.source.source);
     if let Some(reason) = args.reason {
@@ -152,7 +152,7 @@ pub(crate) async fn resume(scoop: &Scoop, output: Output, args: ResumeArgs) -> R
         None if output.json => {}
         None => output.line(format_args!("the pause of {target} has ended already"))?,
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Lists.
@@ -168,5 +168,5 @@ pub(crate) async fn list(scoop: &Scoop, output: Output) -> Result<Exit, Fault> {
             output.line(pause)?;
         }
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -61,14 +61,14 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
         Some(limit) => Progress::of(limit, "hierarchies"),
         None => Progress::begin("looking for old hierarchies"),
     };
-    let (tell, count) = (progress.teller(), progress.counter("hierarchies"));
+    let (show, count) = (progress.teller(), progress.counter("hierarchies"));
     let so_far = Arc::new(Mutex::new(Pruned::default()));
     let last = so_far.clone();
     prune = prune.on_progress(move |now| {
         *last.lock().unwrap_or_else(PoisonError::into_inner) = *now;
         match limit {
             Some(limit) => count(now.hierarchies, limit),
-            None => tell(format!("{} hierarchies, {} events", now.hierarchies, now.events)),
+            None => show(format!("{} hierarchies, {} events", now.hierarchies, now.events)),
         }
     });
     let pruned = prune.await.map_err(|error| match error.least() {
@@ -90,7 +90,7 @@ pub(crate) async fn prune(scoop: &Scoop, output: Output, args: PruneArgs) -> Res
     };
     pruned?;
     written?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<(), Fault> {
@@ -98,7 +98,7 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<(), Fault> {
         output.record(&PruneRecord { dry_run, pruned })?;
         return Ok(());
     }
-    let Pruned { hierarchies, messages, events, signals, unique_keys, retained: kept, more, .. } = pruned;
+    let Pruned { hierarchies, messages, events, signals, unique_keys, retained, more, .. } = pruned;
     let verb = if dry_run { "would delete" } else { "deleted" };
     output.line(format_args!(
         "{verb} {} with {} and {}, and {}",
@@ -111,12 +111,12 @@ fn write(output: Output, pruned: Pruned, dry_run: bool) -> Result<(), Fault> {
         output.line(format_args!("{verb} {}", counted(unique_keys, "unique key", "unique keys")))?;
     }
     let reasons = [
-        (kept.recent, "with a recent event"),
-        (kept.unfinished, "unfinished"),
-        (kept.failed, "awaiting an operator"),
-        (kept.needed, "still needed by others"),
-        (kept.busy, "locked by another transaction"),
-        (kept.refused, "that the database refuses to delete: see scoop doctor"),
+        (retained.recent, "with a recent event"),
+        (retained.unfinished, "unfinished"),
+        (retained.failed, "awaiting an operator"),
+        (retained.needed, "still needed by others"),
+        (retained.busy, "locked by another transaction"),
+        (retained.refused, "that the database refuses to delete: see scoop doctor"),
     ];
     for (count, reason) in reasons.into_iter().filter(|(count, _)| *count > 0) {
         output.line(format_args!("kept {count} {reason}"))?;

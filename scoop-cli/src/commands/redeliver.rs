@@ -35,10 +35,10 @@ pub(crate) struct RedeliverArgs {
 /// Redelivers.
 pub(crate) async fn redeliver(scoop: &Scoop, output: Output, args: RedeliverArgs) -> Result<Exit, Fault> {
     let RedeliverArgs { topic, since, limit, consent } = args;
-    let listed = scoop.operate().handlers().list().await?;
-    let handlers: Vec<_> = listed.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
+    let registered = scoop.operate().handlers().list().await?;
+    let handlers: Vec<_> = registered.iter().filter(|it| it.topic == topic).map(|it| &*it.handler).collect();
     if handlers.is_empty() {
-        let hint = names::of_topics(&topic, &listed);
+        let hint = names::of_topics(&topic, &registered);
         return Err(Fault::NotFound(format!("no handler is subscribed to topic `{topic}`{hint}")));
     }
     let change = format!(
@@ -52,7 +52,7 @@ pub(crate) async fn redeliver(scoop: &Scoop, output: Output, args: RedeliverArgs
         )
     );
     if !consent.to(output, &change)? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let mut redeliver = scoop.operate().handlers().redeliver(topic).limit(limit as usize);
     if let Some(since) = since {
@@ -64,7 +64,7 @@ pub(crate) async fn redeliver(scoop: &Scoop, output: Output, args: RedeliverArgs
     let redelivered = redelivered?;
     if output.json {
         output.record(&redelivered)?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     output.line(format_args!(
         "redelivered {}",
@@ -76,5 +76,5 @@ pub(crate) async fn redeliver(scoop: &Scoop, output: Output, args: RedeliverArgs
     if redelivered.more {
         output.remark("there may be more: the limit was reached; repeat the command");
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

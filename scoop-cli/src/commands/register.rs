@@ -50,13 +50,13 @@ struct RegisterRecord<'a> {
 pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) -> Result<Exit, Fault> {
     let RegisterArgs { file, consent } = args;
     let lock: Lock = lock_file::read(&file)?;
-    let listed = scoop.operate().handlers().list().await?;
+    let registered = scoop.operate().handlers().list().await?;
     let each = || {
         lock.sagas.iter().flat_map(|(name, saga)| saga.topics.iter().map(move |topic| (topic, name, saga)))
     };
     let is_new = |(topic, name, saga): &(&String, &String, &Saga)| {
         let is_known = |handler: &String| handler == *name || saga.was.contains(handler);
-        !listed.iter().any(|it| it.topic == **topic && is_known(&it.handler))
+        !registered.iter().any(|it| it.topic == **topic && is_known(&it.handler))
     };
     let new: Vec<_> = each().filter(is_new).collect();
     let handlers = |count: usize| counted(count, "handler", "handlers");
@@ -64,12 +64,12 @@ pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) 
         if !output.json {
             output.line(format_args!("nothing to do: {} registered already", handlers(each().count())))?;
         }
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let named: Vec<_> = new.iter().map(|(topic, name, _)| format!("`{name}` on `{topic}`")).collect();
     let change = format!("register {}: {}", handlers(new.len()), Escaped(&named.join(", ")));
     if !consent.to(output, &change)? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     for (topic, name, _) in &new {
         scoop.operate().handlers().register(*topic, *name).await?;
@@ -80,5 +80,5 @@ pub(crate) async fn register(scoop: &Scoop, output: Output, args: RegisterArgs) 
     if !output.json {
         output.line(format_args!("registered {}", handlers(new.len())))?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

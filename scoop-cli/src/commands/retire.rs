@@ -31,12 +31,12 @@ pub(crate) struct RetireArgs {
 /// Retires the handler.
 pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> Result<Exit, Fault> {
     let RetireArgs { topic, saga, drop_pending, force, consent } = args;
-    let listed = scoop.operate().handlers().list().await?;
+    let registered = scoop.operate().handlers().list().await?;
     // A handler that was retired before may still have pending runs to drop.
-    if !drop_pending && !listed.iter().any(|it| it.topic == topic && it.handler == saga) {
-        let of_topic: Vec<_> = listed.iter().filter(|it| it.topic == topic).collect();
+    if !drop_pending && !registered.iter().any(|it| it.topic == topic && it.handler == saga) {
+        let of_topic: Vec<_> = registered.iter().filter(|it| it.topic == topic).collect();
         let hint = if of_topic.is_empty() {
-            names::of_topics(&topic, &listed)
+            names::of_topics(&topic, &registered)
         } else {
             names::instead(&saga, of_topic.iter().map(|it| &*it.handler))
         };
@@ -62,7 +62,7 @@ pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> R
     let change =
         format!("retire saga `{}` from topic `{}`{drops}{although}", Escaped(&saga), Escaped(&topic));
     if !consent.to(output, &change)? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let retire = scoop.operate().handlers().retire(topic, saga);
     let retired = if drop_pending { retire.drop_pending().await? } else { retire.await? };
@@ -76,5 +76,5 @@ pub(crate) async fn retire(scoop: &Scoop, output: Output, args: RetireArgs) -> R
             counted(retired.dropped, "was", "were")
         ))?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

@@ -206,11 +206,11 @@ pub(crate) async fn cancel(scoop: &Scoop, output: Output, args: CancelArgs) -> R
                     .into(),
             ));
         }
-        let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source).without_place();
+        let cancel = |run: RunId| scoop.cancel(run, &reason).source(&source).without_call_site();
         return many.carry_out((scoop, output, consent), (RunRequest::Cancel, None), cancel).await;
     };
     let object = describe_object(scoop, id, IdKind::RunOrHierarchy).await?;
-    let request = scoop.cancel(id, reason).source(source).without_place();
+    let request = scoop.cancel(id, reason).source(source).without_call_site();
     answered(output, request_with_consent(output, consent, &format!("cancel {object}"), request).await?)
 }
 
@@ -225,7 +225,7 @@ pub(crate) async fn rollback(scoop: &Scoop, output: Output, args: RollbackArgs) 
     let explained = explain_object(scoop, id, IdKind::RunOrHierarchy).await?;
     let is_part = explained.runs.iter().any(|it| it.run.parent.is_some());
     let caution = if is_part { CAUTION_OF_PART } else { "" };
-    let request = scoop.rollback(id, reason).source(source.source).without_place();
+    let request = scoop.rollback(id, reason).source(source.source).without_call_site();
     let change = format!("roll back {}{caution}", describe(&explained));
     answered(output, request_with_consent(output, consent, &change, request).await?)
 }
@@ -366,13 +366,13 @@ where
 /// Writes the response, if there is one.
 fn answered(output: Output, answer: Option<Answer>) -> Result<Exit, Fault> {
     let Some(answer) = answer else {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     };
     let written = if output.json {
         output.record(&AnswerRecord { answer: answer.name, text: &answer.text })
     } else {
         output.line(format_args!("{}: {}", answer.name, answer.text))
     };
-    let exit = if answer.is_accepted() { Exit::Done } else { Exit::NotAccepted };
+    let exit = if answer.is_accepted() { Exit::Success } else { Exit::NotAccepted };
     exit.despite(written)
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::filters::Filters;
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, cell, phase, plain};
+use crate::output::{Output, Rows, cell, phase, unstyled};
 use crate::times;
 
 /// The columns of a list of runs.
@@ -41,7 +41,7 @@ pub(crate) struct RunsArgs {
     )]
     limit: u32,
     /// Go on from this place, with the same filters: the end of an earlier list names it
-    #[arg(long, value_name = "PLACE", value_parser = place)]
+    #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     after: Option<RunCursor>,
     /// Show the ids of runs, also where their fields can be shown
     #[arg(long)]
@@ -49,7 +49,7 @@ pub(crate) struct RunsArgs {
 }
 
 /// Reads a place in the list.
-fn place(text: &str) -> Result<RunCursor, String> {
+fn cursor(text: &str) -> Result<RunCursor, String> {
     text.parse().map_err(|_| {
         let text: String = text.chars().take(80).collect();
         format!("{text:?} is no place in a list of runs; use the place that `scoop runs` writes at its end")
@@ -60,11 +60,11 @@ fn place(text: &str) -> Result<RunCursor, String> {
 pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Result<Exit, Fault> {
     let query = args.filters.query(scoop);
     let mut left = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let (mut place, mut empty_pages) = (args.after, 0);
+    let (mut cursor, mut empty_pages) = (args.after, 0);
     let mut is_empty = true;
     let mut rows = Rows::new(&HEADER);
     loop {
-        let page = query.clone().page(left.min(PAGE_MAX)).after(place).await?;
+        let page = query.clone().page(left.min(PAGE_MAX)).after(cursor).await?;
         left = left.saturating_sub(page.runs.len());
         empty_pages = if page.runs.is_empty() { empty_pages + 1 } else { 0 };
         is_empty &= page.runs.is_empty();
@@ -75,18 +75,18 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
                 rows.add(if args.ids { with_id(run) } else { row(run) });
             }
         }
-        place = page.next;
-        if place.is_none() || left == 0 || empty_pages == EMPTY_PAGES_MAX {
+        cursor = page.next;
+        if cursor.is_none() || left == 0 || empty_pages == EMPTY_PAGES_MAX {
             break;
         }
     }
-    let next = place.map(|place| place.to_string());
+    let next = cursor.map(|cursor| cursor.to_string());
     if is_empty && next.is_none() {
         args.filters.check_names(scoop).await?;
     }
     if output.json {
         next.map_or(Ok(()), |next| output.record(&json!({ "next": next })))?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     if rows.is_empty() {
         match &next {
@@ -99,7 +99,7 @@ pub(crate) async fn list(scoop: &Scoop, output: Output, args: RunsArgs) -> Resul
     if let Some(next) = next {
         output.remark(format_args!("there may be more: repeat the command with --after {next}"));
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// The cells of a run, under [`HEADER`]: with the fields by which it is found, or with its id if it has none.
@@ -113,8 +113,8 @@ pub(super) fn row(run: &RunSummary) -> [Cell; 5] {
 
 /// The cells of a run with its id.
 fn with_id(run: &RunSummary) -> [Cell; 5] {
-    let since = plain(times::utc(run.since));
-    [plain(run.run), cell(&run.handler), phase(run.phase), since, cell(run.about())]
+    let since = unstyled(times::utc(run.since));
+    [unstyled(run.run), cell(&run.handler), phase(run.phase), since, cell(run.about())]
 }
 
 /// The beginning of a label, which is not wrapped.

@@ -49,7 +49,7 @@ pub(crate) async fn serve(scoop: &Scoop, output: Output, args: ServeArgs) -> Res
     let mut interrupted = Box::pin(interrupted());
     tokio::select! {
         biased;
-        () = &mut interrupted => return Ok(Exit::Done),
+        () = &mut interrupted => return Ok(Exit::Success),
         () = std::future::ready(()) => {}
     }
     if output.json {
@@ -58,5 +58,5 @@ pub(crate) async fn serve(scoop: &Scoop, output: Output, args: ServeArgs) -> Res
         output.line(page.url())?;
     }
     page.until(interrupted).await?;
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

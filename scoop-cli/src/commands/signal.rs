@@ -30,7 +30,7 @@ pub(crate) struct SignalArgs {
     payload: String,
     /// For how long it is kept if no run awaits it
     #[arg(long, value_name = "TIME", value_parser = times::duration, default_value = "7 days")]
-    keep: Duration,
+    retention: Duration,
     /// Send it only if no signal of this name and key was sent with this id before
     #[arg(long, value_name = "UUID")]
     id: Option<Uuid>,
@@ -51,11 +51,11 @@ struct SignalRecord {
 
 /// Sends the signal.
 pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Result<Exit, Fault> {
-    let SignalArgs { name, key, payload, keep, id, not_awaited, consent } = args;
+    let SignalArgs { name, key, payload, retention, id, not_awaited, consent } = args;
     let payload = payload::read(&payload)?;
     let change = format!("send the signal `{}` with the key `{}`", Escaped(&name), Escaped(&key));
     if !consent.to(output, &change)? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let sent = format!(
         "signal `{}`, key `{}`, payload {}",
@@ -63,7 +63,7 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
         Escaped(&key),
         Escaped(&shortened(&payload.to_string()))
     );
-    let mut signal = scoop.operate().runs().signal(name, payload, key).keep(keep);
+    let mut signal = scoop.operate().runs().signal(name, payload, key).retention(retention);
     if let Some(id) = id {
         signal = signal.id(id);
     }
@@ -81,13 +81,13 @@ pub(crate) async fn send(scoop: &Scoop, output: Output, args: SignalArgs) -> Res
         output.record(&SignalRecord { reached, pauses })?;
     } else if reached == 0 {
         let unless = if id.is_some() { ", unless it was sent before" } else { "" };
-        let keep = times::in_words(keep);
-        output.line(format_args!("no run awaits it; it is kept for {keep}{unless}: {sent}"))?;
+        let retention = times::in_words(retention);
+        output.line(format_args!("no run awaits it; it is kept for {retention}{unless}: {sent}"))?;
     } else {
         output.line(format_args!("the signal has reached {}", counted(reached, "run", "runs")))?;
         for pause in pauses {
             output.line(format_args!("a run that is paused goes on after the pause: {pause}"))?;
         }
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }

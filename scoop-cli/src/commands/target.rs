@@ -42,7 +42,7 @@ pub(super) async fn by_key(scoop: &Scoop, topic: &str, key: &str) -> Result<Uuid
     match scoop.operate().runs().find_by_key(topic, key).await {
         Ok(found) => Ok(found.id().uuid()),
         Err(error) => {
-            if error.is_not_found() && error.kept_until().is_none() {
+            if error.is_not_found() && error.key_valid_until().is_none() {
                 names::check(scoop, &PauseTarget::topic(topic)).await?;
             }
             Err(error.into())

@@ -8,7 +8,7 @@ use scoop_runtime::{Bar, BarKind, Scoop, Tree};
 use super::target::Target;
 use super::tree::{RAISE_EVENTS, record_unreadable};
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, counted, plain};
+use crate::output::{Output, Rows, counted, unstyled};
 use crate::times::{in_words, utc};
 
 /// The number of characters of the bars.
@@ -81,7 +81,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TimelineArgs) -> R
     if !args.runs_only {
         remark_events_left_out(output, &tree);
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Says of how many runs some events or interventions are not shown.
@@ -104,7 +104,7 @@ fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)
     let mut rows = Rows::new(&["RUN, STEP", "FROM", "TIME", "BAR"]);
     for bar in bars {
         let since = bar.from.duration_since(begin).unwrap_or_default();
-        let took = bar.to.map(|to| to.duration_since(bar.from).unwrap_or_default());
+        let duration = bar.to.map(|to| to.duration_since(bar.from).unwrap_or_default());
         let level = bar.run.lineage.ids().len().saturating_sub(2).min(INDENTED_MAX);
         let name = match bar.kind {
             BarKind::Run => format!("{} ({})", Escaped(bar.name), bar.run.state.phase()),
@@ -112,10 +112,10 @@ fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)
             _ => format!("  {} {}", bar.words, Escaped(bar.name)),
         };
         rows.add([
-            plain(format_args!("{}{name}", "  ".repeat(level))),
-            plain(format_args!("+{}", in_words(since))),
-            plain(took.map_or_else(|| "open".to_owned(), in_words)),
-            plain(drawn(bar.kind, (since, took.unwrap_or(total.saturating_sub(since))), total)),
+            unstyled(format_args!("{}{name}", "  ".repeat(level))),
+            unstyled(format_args!("+{}", in_words(since))),
+            unstyled(duration.map_or_else(|| "open".to_owned(), in_words)),
+            unstyled(drawn(bar.kind, (since, duration.unwrap_or(total.saturating_sub(since))), total)),
         ]);
     }
     output.line(format_args!("from {} to {}", utc(begin), utc(end)))?;
@@ -124,14 +124,14 @@ fn draw(output: Output, bars: &[Bar<'_>], (begin, end): (SystemTime, SystemTime)
 }
 
 /// A bar as text.
-fn drawn(kind: BarKind, (since, took): (Duration, Duration), total: Duration) -> String {
-    let place = |time: Duration| {
-        let share = time.as_micros() * u128::from(BAR_CHARS) / total.as_micros().max(1);
-        usize::try_from(share).unwrap_or(0).min(BAR_CHARS as usize)
+fn drawn(kind: BarKind, (since, duration): (Duration, Duration), total: Duration) -> String {
+    let column = |time: Duration| {
+        let marks = time.as_micros() * u128::from(BAR_CHARS) / total.as_micros().max(1);
+        usize::try_from(marks).unwrap_or(0).min(BAR_CHARS as usize)
     };
     // At least one mark, also of a bar at the very end.
-    let from = place(since).min(BAR_CHARS as usize - 1);
-    let to = place(since + took).max(from + 1);
+    let from = column(since).min(BAR_CHARS as usize - 1);
+    let to = column(since + duration).max(from + 1);
     format!(
         "|{}{}{}|",
         " ".repeat(from),
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn bar_has_its_place_and_at_least_one_mark() {
         let second = Duration::from_secs(1);
-        let drawn = |since, took| drawn(BarKind::Step, (since, took), 4 * second);
+        let drawn = |since, duration| drawn(BarKind::Step, (since, duration), 4 * second);
         assert_eq!(drawn(Duration::ZERO, 4 * second), format!("|{}|", "#".repeat(40)));
         assert_eq!(
             drawn(second, second),

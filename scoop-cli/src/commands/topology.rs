@@ -11,7 +11,7 @@ use scoop_runtime::Scoop;
 use serde::Serialize;
 
 use crate::fault::{Exit, Fault};
-use crate::output::{Output, Rows, Tone, cell, cell_if_any, plain, toned};
+use crate::output::{Output, Rows, Tone, cell, cell_if_any, toned, unstyled};
 use crate::times::utc;
 
 /// Show which sagas handle which topics and launch which messages, and the workers that have them
@@ -74,7 +74,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TopologyArgs) -> R
                 Format::Json => serde_json::to_string_pretty(&topology).map_err(std::io::Error::from)?,
             };
             output.line(graph.trim_end())?;
-            Ok(Exit::Done)
+            Ok(Exit::Success)
         }
         TopologyArgs { .. } => tables(scoop, &topology, output).await,
     }
@@ -88,19 +88,19 @@ fn affected(topology: &Topology, saga: &str, output: Output) -> Result<Exit, Fau
     let affected = topology.affected_by(saga);
     if output.json {
         output.record(&affected)?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let mut rows = Rows::new(&["DIRECTION", "SAGA"]);
     let (upstream, downstream) = (affected.upstream.iter(), affected.downstream.iter());
     let each = upstream.map(|saga| ("upstream", saga)).chain(downstream.map(|saga| ("downstream", saga)));
-    each.for_each(|(direction, saga)| rows.add([plain(direction), cell(saga)]));
+    each.for_each(|(direction, saga)| rows.add([unstyled(direction), cell(saga)]));
     if rows.is_empty() {
         output
             .remark("no saga is known to launch messages to it, and it is not known to launch any to others");
     } else {
         output.table(rows)?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Shows handlers, workers and launches.
@@ -122,19 +122,19 @@ async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Ex
         }
         workers.iter().try_for_each(|worker| output.record(&TopologyRecord::Worker(worker)))?;
         topology.launches.iter().try_for_each(|launch| output.record(&TopologyRecord::Launch(launch)))?;
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let mut rows = Rows::new(&["TOPIC", "SAGA", "SINCE", "WORKERS", "LIMITS", "WAITING"]);
     for handler in &handlers {
         let count = of(handler).len();
-        let tone = if count > 0 { Tone::Plain } else { Tone::Bad };
+        let tone = if count > 0 { Tone::Neutral } else { Tone::Bad };
         rows.add([
             cell(&handler.topic),
             cell(&handler.handler),
-            plain(utc(handler.since)),
+            unstyled(utc(handler.since)),
             toned(count, tone),
             cell_if_any((!handler.limits.is_none()).then(|| handler.limits.to_string())),
-            queue_of(handler).map_or_else(|| plain(""), waiting),
+            queue_of(handler).map_or_else(|| unstyled(""), waiting),
         ]);
     }
     if rows.is_empty() {
@@ -149,8 +149,8 @@ async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Ex
         rows.add([
             cell(&worker.identifier),
             toned(state, tone),
-            plain(utc(worker.started_at)),
-            plain(worker.sagas.len()),
+            unstyled(utc(worker.started_at)),
+            unstyled(worker.sagas.len()),
             cell(&worker.service),
             cell(&worker.build),
             cell_if_any(worker.application.as_deref()),
@@ -172,13 +172,13 @@ async fn tables(scoop: &Scoop, topology: &Topology, output: Output) -> Result<Ex
         output.line("")?;
         output.table(rows)?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// The length of a queue; its limit stands for that or more.
 fn waiting(queue: &QueueLength) -> Cell {
     let is_full = queue.waiting >= queue.limit as usize;
-    let tone = if queue.is_nearly_full() { Tone::Bad } else { Tone::Plain };
+    let tone = if queue.is_nearly_full() { Tone::Bad } else { Tone::Neutral };
     toned(format_args!("{}{}", queue.waiting, if is_full { "+" } else { "" }), tone)
 }
 

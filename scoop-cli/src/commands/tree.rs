@@ -56,7 +56,7 @@ pub(crate) async fn show(scoop: &Scoop, output: Output, args: TreeArgs) -> Resul
         let text = TreeText { tree: &tree, hints: HINTS };
         output.line(text.to_string().trim_end())?;
     }
-    Ok(Exit::Done)
+    Ok(Exit::Success)
 }
 
 /// Writes why runs cannot be read.

@@ -30,7 +30,7 @@ pub(crate) async fn trigger(scoop: &Scoop, output: Output, args: TriggerArgs) ->
         return Err(Fault::NotFound(format!("saga `{saga}` has no schedule{hint}")));
     }
     if !consent.to(output, &format!("run saga `{}` once, now", Escaped(&saga)))? {
-        return Ok(Exit::Done);
+        return Ok(Exit::Success);
     }
     let launched = scoop.operate().schedules().trigger(saga).await?;
     launch::launched(output, launched, wait).await

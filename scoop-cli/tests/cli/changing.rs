@@ -197,8 +197,18 @@ async fn signal_reaches_the_run_that_awaits_it() {
         2> error: the signal `` cannot be sent: its name has 0 characters; 1 to 180 are possible
     "#]]);
     let id = "0197a6b2-6b1c-7d3e-9a53-3f1f7c1d2e4a";
-    let keep =
-        ["signal", "shop.paid", "order 9", r#"{"cents":1}"#, "--yes", "--id", id, "--keep", "2h", "--json"];
+    let keep = [
+        "signal",
+        "shop.paid",
+        "order 9",
+        r#"{"cents":1}"#,
+        "--yes",
+        "--id",
+        id,
+        "--retention",
+        "2h",
+        "--json",
+    ];
     shop.run(&keep).await.shows(expect![[r#"
         {"reached":0,"pauses":[]}
     "#]]);
@@ -616,13 +626,13 @@ async fn launch_to_a_full_queue_is_refused_after_the_time_to_wait() {
     shop.limit_payments().await;
     let payment = ["launch", "shop.payments", r#"{"order":1}"#, "--yes"];
     assert_eq!(shop.run(&payment).await.code, 0);
-    shop.run(&[&payment[..], &["--wait-for-room", "100ms"]].concat()).await.shows(expect![[r#"
+    shop.run(&[&payment[..], &["--wait-for-capacity", "100ms"]].concat()).await.shows(expect![[r#"
         exit 3
-        2> error: the queue of saga `payments` is full after <duration>: at most 1 of its runs may wait for a worker; nothing was launched; launch again later, or let the launch wait by --wait-for-room; for more room, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`
+        2> error: the queue of saga `payments` is full after <duration>: at most 1 of its runs may wait for a worker; nothing was launched; launch again later, or let the launch wait by --wait-for-capacity; for more capacity, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`
     "#]]);
     shop.run(&payment).await.shows(expect![[r#"
         exit 3
-        2> error: the queue of saga `payments` is full: at most 1 of its runs may wait for a worker; nothing was launched; launch again later, or let the launch wait by --wait-for-room; for more room, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`
+        2> error: the queue of saga `payments` is full: at most 1 of its runs may wait for a worker; nothing was launched; launch again later, or let the launch wait by --wait-for-capacity; for more capacity, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`
     "#]]);
 }
 

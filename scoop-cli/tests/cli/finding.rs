@@ -125,7 +125,7 @@ async fn list_that_is_cut_off_goes_on_from_its_end() {
     assert!(people.stderr.ends_with(&format!("--after {}\n", next[0])), "{}", people.stderr);
     shop.run(&["runs", "--after", "somewhere"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value 'somewhere' for '--after <PLACE>': "somewhere" is no place in a list of runs; use the place that `scoop runs` writes at its end
+        2> error: invalid value 'somewhere' for '--after <CURSOR>': "somewhere" is no place in a list of runs; use the place that `scoop runs` writes at its end
         2> 
         2> For more information, try '--help'.
     "#]]);
@@ -396,7 +396,7 @@ async fn events_of_the_last_hour_are_shown_without_follow() {
     assert_eq!(all.field("kind").len(), 4);
     shop.run(&["events", "--after", "foo"]).await.shows(expect![[r#"
         exit 2
-        2> error: invalid value 'foo' for '--after <PLACE>': "foo" is no place in the record; use the place that `scoop events` writes at its end
+        2> error: invalid value 'foo' for '--after <CURSOR>': "foo" is no place in the record; use the place that `scoop events` writes at its end
         2> 
         2> For more information, try '--help'.
     "#]]);

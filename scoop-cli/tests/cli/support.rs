@@ -48,7 +48,7 @@ pub(crate) struct Payment {
 
 /// The customer has paid.
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "shop.paid", keep = "1 day")]
+#[signal(name = "shop.paid", retention = "1 day")]
 pub(crate) struct Paid {
     cents: u32,
 }

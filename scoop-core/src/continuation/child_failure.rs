@@ -38,8 +38,8 @@ pub(super) fn of_rollback<'a>(
         let at = Position::new(definition, run, names.sentinel(definition), Some(handled));
         return Ok(Continuation::Record(Record { at, kind: RecordKind::Fail(failure) }));
     };
-    let done = plan.instance(part);
-    let step = child_failure_handler(definition, &done.step, plan.recorded(done))?;
+    let completed = plan.instance(part);
+    let step = child_failure_handler(definition, &completed.step, plan.recorded(completed))?;
     let at = Position::new(definition, run, &part.name, Some(handled));
     Ok(on_child_failure(at, step, plan.iteration(part), handled, failure))
 }

@@ -137,12 +137,12 @@ impl Failure {
         let data: Vec<_> = data.filter(|data| data.bytes() <= left / 2).take(1).cloned().collect();
         left = left.saturating_sub(data.iter().map(Self::bytes).sum());
 
-        let (listed, others) = listed(self.reasons(), (left / CAUSE_BYTES_MIN).clamp(1, FAILURE_CAUSES_MAX));
+        let (chosen, others) = select(self.reasons(), (left / CAUSE_BYTES_MIN).clamp(1, FAILURE_CAUSES_MAX));
         left = left.saturating_sub(others.iter().map(Self::bytes).sum());
-        let mut causes = Vec::with_capacity(listed.len() + others.len() + data.len());
-        for (at, cause) in listed.iter().enumerate() {
-            let share = left / (listed.len() - at);
-            let cause = (*cause).clone().within_bytes(text_bytes, share.max(CAUSE_BYTES_MIN / 2));
+        let mut causes = Vec::with_capacity(chosen.len() + others.len() + data.len());
+        for (at, cause) in chosen.iter().enumerate() {
+            let bytes_each = left / (chosen.len() - at);
+            let cause = (*cause).clone().within_bytes(text_bytes, bytes_each.max(CAUSE_BYTES_MIN / 2));
             left = left.saturating_sub(cause.bytes());
             causes.push(cause);
         }
@@ -160,7 +160,7 @@ impl Frame {
 
 /// The listed causes in their order, up to a number, with one of each kind before a second one; and the replacements of
 /// the others.
-fn listed<'a>(
+fn select<'a>(
     causes: impl Iterator<Item = &'a Failure>,
     causes_max: usize,
 ) -> (Vec<&'a Failure>, Vec<Failure>) {
@@ -177,10 +177,10 @@ fn listed<'a>(
         let root = cause.root_causes().first().map(|root| (&root.kind, &root.message));
         kinds.insert((&cause.kind, &cause.message, root))
     });
-    let mut listed: Vec<_> = first.into_iter().chain(later).map(|(at, _)| at).collect();
-    let left_out = listed.split_off(causes_max.min(listed.len()));
-    listed.sort_unstable();
-    let known: BTreeSet<_> = listed.iter().map(|at| single[*at].which()).collect();
+    let mut chosen: Vec<_> = first.into_iter().chain(later).map(|(at, _)| at).collect();
+    let left_out = chosen.split_off(causes_max.min(chosen.len()));
+    chosen.sort_unstable();
+    let known: BTreeSet<_> = chosen.iter().map(|at| single[*at].which()).collect();
     for which in left_out.into_iter().map(|at| single[at].which()) {
         let which = if known.contains(&which) { which } else { OF_OTHER_KINDS.to_owned() };
         *counts.entry(which).or_default() += 1;
@@ -198,7 +198,7 @@ fn listed<'a>(
         }
     }
     others.extend((unlike > 0).then(|| more(unlike, OF_OTHER_KINDS)));
-    (listed.into_iter().map(|at| single[at]).collect(), others)
+    (chosen.into_iter().map(|at| single[at]).collect(), others)
 }
 
 impl Failure {
@@ -230,9 +230,9 @@ fn ends_of(text: &str, bytes_max: usize) -> String {
     }
     // The number of bytes left out has at most as many digits as that of all.
     let gap = |bytes: usize| format!(" [.. {bytes} bytes left out ..] ");
-    let room = bytes_max.saturating_sub(gap(text.len()).len());
-    let head = head_of(text, room - room / 3);
-    let from = text.ceil_char_boundary(text.len() - room / 3);
+    let left = bytes_max.saturating_sub(gap(text.len()).len());
+    let head = head_of(text, left - left / 3);
+    let from = text.ceil_char_boundary(text.len() - left / 3);
     let tail = &text[from..];
     format!("{head}{}{tail}", gap(text.len() - head.len() - tail.len()))
 }

@@ -38,14 +38,14 @@ impl Awaits {
             errors.at(&key, format!("name the signal: `{EXAMPLE}`"));
             return None;
         }
-        let (ty, rest) = errors.keep(parser.parse2(tokens))?;
+        let (ty, rest) = errors.record(parser.parse2(tokens))?;
         let settings = Settings::read("awaits", &["by", "within"], rest, errors);
         if settings.key("by").is_none() {
             let message = "`by` names the function that returns the key of the signal";
             errors.at(&ty, format!("{message}; write `{EXAMPLE}`"));
         }
         let within = settings.text("within", errors);
-        let within = within.and_then(|within| errors.keep(duration::parse(&within)));
+        let within = within.and_then(|within| errors.record(duration::parse(&within)));
         Some(Self { ty, by: settings.function("by", errors), within })
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Delivery {
         return Delivery::AtLeastOnce;
     }
     let known = ["at_least_once", "at_most_once"];
-    match written.and_then(|written| errors.keep(one_of("delivery", &written, &known))) {
+    match written.and_then(|written| errors.record(one_of("delivery", &written, &known))) {
         Some("at_most_once") => {
             if let Some(retry) = settings.key("retry") {
                 let message =

@@ -207,7 +207,7 @@ fn launches(step_enum: &Path, steps: &[Step]) -> Option<TokenStream> {
 fn stored_types(steps: &[Step]) -> Option<TokenStream> {
     let returned = steps.iter().filter_map(|step| match &step.invoke.end {
         ReturnKind::JumpWith(ty) | ReturnKind::Output(ty) => Some((&**ty, step.name.clone())),
-        ReturnKind::Done | ReturnKind::Jump | ReturnKind::AsNew => None,
+        ReturnKind::Unit | ReturnKind::Jump | ReturnKind::AsNew => None,
     });
     let awaited = steps.iter().filter_map(|step| {
         let awaits = step.awaits.as_ref()?;
@@ -242,7 +242,7 @@ fn invocations(step_enum: &Path, steps: &[Step]) -> TokenStream {
     let mut names = BTreeSet::new();
     let arms = Arms::of(step_enum, steps, |step| {
         let helper = match &step.invoke.end {
-            ReturnKind::Done => Helper::of("done"),
+            ReturnKind::Unit => Helper::of("unit"),
             ReturnKind::Jump => Helper::of("jump").with_types(quote!(Self)),
             ReturnKind::JumpWith(ty) => Helper::of("jump_with").with_types(quote!(Self, _)).with_codec(ty),
             ReturnKind::Output(ty) => Helper::of("output").with_codec(ty),
@@ -344,7 +344,7 @@ fn on_child_failure(step_enum: &Path, message: &Type, steps: &[Step]) -> Option<
         let handler = step.on_child_failure.as_ref()?;
         let helper = match &handler.end {
             ReturnKind::Jump => Helper::of("handled_by").with_types(quote!(Self)),
-            ReturnKind::Done | ReturnKind::JumpWith(_) | ReturnKind::Output(_) | ReturnKind::AsNew => {
+            ReturnKind::Unit | ReturnKind::JumpWith(_) | ReturnKind::Output(_) | ReturnKind::AsNew => {
                 Helper::of("handled")
             }
         };

@@ -33,7 +33,7 @@ pub(super) fn read(message: &Type, arguments: TokenStream, errors: &mut Errors) 
     }
     let settings = Settings::read("Failed", &["saga", "outcome"], arguments, errors);
     let outcome = settings.text("outcome", errors);
-    let outcome = outcome.and_then(|it| errors.keep(one_of("outcome", &it, &OUTCOMES)));
+    let outcome = outcome.and_then(|it| errors.record(one_of("outcome", &it, &OUTCOMES)));
     let outcome = outcome.and_then(|it| OUTCOMES.iter().position(|name| *name == it));
     let takes = "a saga, or the stored name of one: `saga = YourSaga` or `saga = \"..\"`";
     let saga = settings.expression("saga", takes, errors, |value| match value {

@@ -82,7 +82,7 @@ fn concurrency(settings: &Settings, errors: &mut Errors) -> Option<u32> {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => Some(number.clone()),
         _ => None,
     })?;
-    errors.keep(number(&written))
+    errors.record(number(&written))
 }
 
 /// `concurrency(1, by = customer)`.
@@ -90,8 +90,8 @@ fn concurrency_by_key(settings: &Settings, block: &Block, errors: &mut Errors) -
     let example = "concurrency(1, by = customer)";
     let tokens = settings.tokens("concurrency", example, errors)?;
     let parser = first_and_rest(format!("write the number of runs first: `{example}`"));
-    let (most, by) = errors.keep(parser.parse2(tokens))?;
-    let most = errors.keep(number(&most));
+    let (most, by) = errors.record(parser.parse2(tokens))?;
+    let most = errors.record(number(&most));
     let settings_of_key = Settings::read("concurrency", &["by"], by, errors);
     if settings_of_key.key("by").is_none() {
         let message = "write `concurrency = 10` for a limit of the saga, or \
@@ -139,8 +139,8 @@ fn rate(settings: &Settings, block: &Block, errors: &mut Errors) -> Option<Limit
         return None;
     }
     let parser = first_and_rest(missing);
-    let (most, by) = errors.keep(parser.parse2(tokens))?;
-    let most = errors.keep(runs_per_time(&most));
+    let (most, by) = errors.record(parser.parse2(tokens))?;
+    let most = errors.record(runs_per_time(&most));
     let settings_of_key = Settings::read("rate", &["by"], by, errors);
     let by = match settings_of_key.key("by") {
         None => None,

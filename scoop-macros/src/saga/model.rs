@@ -313,7 +313,7 @@ fn draft<'a>(function: &'a Function, block: &Block, frame: &SagaTypes<'_>, error
     let written_name = settings.text("name", errors);
     let mut duration = |key| {
         let written = settings.text(key, errors)?;
-        errors.keep(duration::parse(&written))
+        errors.record(duration::parse(&written))
     };
     let (timeout, sleep) = (duration("timeout"), duration("sleep"));
     let name = names::stored(Kind::Step, written_name.as_ref(), ident, str::to_owned, errors);

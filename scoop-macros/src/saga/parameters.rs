@@ -72,8 +72,8 @@ impl<'a> Sorted<'a> {
         let values = self.values.iter().map(|it| (*it, "the failure comes last"));
         let failure = self.failure.map(|it| (it, "the failure comes last"));
         let expected = scope.into_iter().chain(message).chain(values).chain(failure);
-        let pairs = typed(sig).zip(expected);
-        let mut wrong = pairs.filter(|(written, (expected, _))| !std::ptr::eq(*written, *expected));
+        let compared = typed(sig).zip(expected);
+        let mut wrong = compared.filter(|(written, (expected, _))| !std::ptr::eq(*written, *expected));
         wrong.next().map(|(written, (_, rule))| (written, rule))
     }
 

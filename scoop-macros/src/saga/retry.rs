@@ -35,7 +35,7 @@ impl Retry {
         let retry = settings.and_then(|settings| {
             let backoff = settings.text("backoff", &mut own_errors);
             let (backoff, jitter_percent, when) = (
-                backoff.and_then(|backoff| own_errors.keep(duration::parse_range(&backoff))),
+                backoff.and_then(|backoff| own_errors.record(duration::parse_range(&backoff))),
                 jitter_percent(&settings, &mut own_errors),
                 when(&settings, block, &mut own_errors),
             );
@@ -66,9 +66,9 @@ fn max(settings: &Settings, errors: &mut Errors) -> Option<u32> {
 fn jitter_percent(settings: &Settings, errors: &mut Errors) -> Option<u32> {
     let takes = "a share of the pause from 0.0 to 1.0 with at most two decimals: `jitter = 0.2`";
     settings.expression("jitter", takes, errors, |value| match value {
-        Expr::Lit(ExprLit { lit: Lit::Float(share), .. }) => {
-            let share: f64 = share.base10_parse().ok()?;
-            (0..=100).find(|percent| (f64::from(*percent) / 100.0 - share).abs() < 1e-9)
+        Expr::Lit(ExprLit { lit: Lit::Float(fraction), .. }) => {
+            let fraction: f64 = fraction.base10_parse().ok()?;
+            (0..=100).find(|percent| (f64::from(*percent) / 100.0 - fraction).abs() < 1e-9)
         }
         _ => None,
     })

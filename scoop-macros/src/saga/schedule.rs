@@ -74,8 +74,8 @@ pub(super) fn read(settings: &Settings, errors: &mut Errors) -> Option<Schedule>
         }
     }
     let recurrence = recurrence(every, cron, zone, errors);
-    let missed = missed.and_then(|it| errors.keep(one_of("missed", &it, &["skip", "once", "all"])));
-    let overlap_is = overlap.as_ref().and_then(|it| errors.keep(one_of("overlap", it, &["allow", "skip"])));
+    let missed = missed.and_then(|it| errors.record(one_of("missed", &it, &["skip", "once", "all"])));
+    let overlap_is = overlap.as_ref().and_then(|it| errors.record(one_of("overlap", it, &["allow", "skip"])));
     let recurrence = recurrence?;
     if let (Some("all"), Some("skip"), Some(overlap)) = (missed, overlap_is, overlap) {
         let why = "`missed = \"all\"` starts several runs at once, which this would let go";
@@ -98,7 +98,7 @@ fn recurrence(
     } else if let Some(zone) = zone {
         errors.at(zone, "`every` goes by the time that passes, which has no zone; remove this");
     }
-    errors.keep(period(&every)).map(Recurrence::Every)
+    errors.record(period(&every)).map(Recurrence::Every)
 }
 
 fn period(literal: &LitStr) -> syn::Result<Duration> {
@@ -120,9 +120,9 @@ pub(super) fn one_of(key: &str, literal: &LitStr, known: &[&'static str]) -> syn
     let value = literal.value();
     known.iter().find(|it| **it == value).copied().ok_or_else(|| {
         let meant = did_you_mean(&value, known.iter().copied());
-        let listed: Vec<_> = known.iter().map(|it| format!("`\"{it}\"`")).collect();
-        let listed = listed.join(", ");
-        syn::Error::new(literal.span(), format!("`{key}` is one of {listed}{meant}"))
+        let quoted: Vec<_> = known.iter().map(|it| format!("`\"{it}\"`")).collect();
+        let quoted = quoted.join(", ");
+        syn::Error::new(literal.span(), format!("`{key}` is one of {quoted}{meant}"))
     })
 }
 

@@ -27,7 +27,7 @@ impl Role {
 
 #[derive(Clone)]
 pub(super) enum ReturnKind {
-    Done,
+    Unit,
     Jump,
     JumpWith(Box<Type>),
     Output(Box<Type>),
@@ -113,7 +113,7 @@ impl SagaTypes<'_> {
             (Some(_), Role::Step) | (Some(ReturnKind::Jump), Role::ChildFailureHandler) => true,
             (Some(ReturnKind::Output(ty)), Role::Due) => is_named(ty, "SystemTime"),
             (Some(end), Role::SignalKey) => matches!(end, ReturnKind::Output(_)),
-            (Some(end), role) => matches!(end, ReturnKind::Done) && role != Role::Due,
+            (Some(end), role) => matches!(end, ReturnKind::Unit) && role != Role::Due,
         };
         if allowed {
             return end;
@@ -128,7 +128,7 @@ impl SagaTypes<'_> {
 
     fn end_of(&self, ok: &Type) -> Result<ReturnKind, String> {
         match strip_groups(ok) {
-            Type::Tuple(tuple) if tuple.elems.is_empty() => return Ok(ReturnKind::Done),
+            Type::Tuple(tuple) if tuple.elems.is_empty() => return Ok(ReturnKind::Unit),
             Type::ImplTrait(_) | Type::Infer(_) => {
                 return Err("the value of a step is stored by its type; name the type".into());
             }

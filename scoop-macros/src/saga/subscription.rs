@@ -171,7 +171,7 @@ pub(super) fn read(block: &Block, ident: &Ident, saga: &str, errors: &mut Errors
 
 fn written(attribute: &Attribute, errors: &mut Errors) -> Option<Written> {
     match &attribute.meta {
-        Meta::List(list) if !list.tokens.is_empty() => errors.keep(attribute.parse_args()),
+        Meta::List(list) if !list.tokens.is_empty() => errors.record(attribute.parse_args()),
         other => {
             errors.at(other, ONE);
             None
@@ -262,7 +262,7 @@ fn join(messages: &Messages, saga: &str, settings: TokenStream, errors: &mut Err
             .at(by, format!("there are {members} messages and {keys} functions; name one for each message"));
     }
     let within = settings.text("within", errors);
-    let within = within.and_then(|within| errors.keep(duration::parse(&within)));
+    let within = within.and_then(|within| errors.record(duration::parse(&within)));
     let topic = format!("{JOIN_TOPIC_PREFIX}{saga}");
     if let Some(why) = Kind::Topic.refuses(&topic) {
         let why = format!("the messages of complete sets have the topic `{topic}`, and {why}");

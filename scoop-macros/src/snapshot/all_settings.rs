@@ -131,13 +131,13 @@ impl ::scoop::Saga for Checkout {
         scope: &'a mut ::scoop::Scope<'_>,
         message: &'a OrderPlaced,
     ) -> ::scoop::__private::Boxed<'a, ::scoop::__private::StepEnd> {
-        use ::scoop::__private::{boxed, done, jump_with, output, stored};
+        use ::scoop::__private::{boxed, jump_with, output, stored, unit};
         match step {
             __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                 output(stored::<Payment>(), self.charge(scope, message))
             }
             __steps_of_Checkout_at_0::CheckoutStep::Ship => {
-                done(self.ship(scope, message))
+                unit(self.ship(scope, message))
             }
             __steps_of_Checkout_at_0::CheckoutStep::Thank => {
                 boxed(async move {

@@ -73,7 +73,7 @@ impl ::scoop::Saga for Checkout {
         scope: &'a mut ::scoop::Scope<'_>,
         message: &'a OrderPlaced,
     ) -> ::scoop::__private::Boxed<'a, ::scoop::__private::StepEnd> {
-        use ::scoop::__private::{boxed, done, output, stored};
+        use ::scoop::__private::{boxed, output, stored, unit};
         match step {
             __steps_of_Checkout_at_0::CheckoutStep::Charge => {
                 output(stored::<Payment>(), self.charge(scope, message))
@@ -81,7 +81,7 @@ impl ::scoop::Saga for Checkout {
             __steps_of_Checkout_at_0::CheckoutStep::Ship => {
                 boxed(async move {
                     let from_charge = stored::<Payment>().of(scope, "charge")?;
-                    done(self.ship(scope, message, &from_charge)).await
+                    unit(self.ship(scope, message, &from_charge)).await
                 })
             }
         }

@@ -37,7 +37,7 @@ const AGE_MAX: Duration = Duration::MINUTE;
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The number of events that are held back, to return them in the order of their times.
-const HELD_MAX: usize = 10_000;
+const UNRETURNED_MAX: usize = 10_000;
 
 /// The number of remembered times.
 const SAMPLES_MAX: usize = 64;
@@ -280,8 +280,8 @@ struct Round {
     /// What an earlier stream has returned. Then the round ends with the transactions of which that is known.
     resumed: Option<Returned>,
     /// The events that were read and not returned yet, in the order of their times; and their ids.
-    held: BTreeMap<(StoredTime, Uuid), RecordedEvent>,
-    held_ids: BTreeSet<Uuid>,
+    left: BTreeMap<(StoredTime, Uuid), RecordedEvent>,
+    left_ids: BTreeSet<Uuid>,
     /// All of it is read.
     is_read: bool,
     /// An event of it was returned.
@@ -292,11 +292,11 @@ impl Round {
     /// The next event to return, if no other can come before it.
     fn next(&mut self) -> Option<RecordedEvent> {
         let has_passed = self.resumed.is_none_or(|returned| returned.read <= self.window.after);
-        if !self.is_read && (self.held.len() <= HELD_MAX || !has_passed) {
+        if !self.is_read && (self.left.len() <= UNRETURNED_MAX || !has_passed) {
             return None;
         }
-        let ((_, id), event) = self.held.pop_first()?;
-        self.held_ids.remove(&id);
+        let ((_, id), event) = self.left.pop_first()?;
+        self.left_ids.remove(&id);
         self.has_returned = true;
         Some(event)
     }
@@ -307,8 +307,8 @@ impl Round {
             return self.resumed;
         }
         let read = self.window.after;
-        let after = self.held_ids.first().map_or(read, |id| Uuid::from_u128(id.as_u128().saturating_sub(1)));
-        let next = self.held.first_key_value().map_or((StoredTime::from_micros(i64::MIN), read), |it| *it.0);
+        let after = self.left_ids.first().map_or(read, |id| Uuid::from_u128(id.as_u128().saturating_sub(1)));
+        let next = self.left.first_key_value().map_or((StoredTime::from_micros(i64::MIN), read), |it| *it.0);
         Some(Returned { until: self.horizon.open.min(self.window.until), after, read, next })
     }
 }
@@ -364,8 +364,8 @@ impl Following {
             horizon,
             window,
             resumed,
-            held: BTreeMap::new(),
-            held_ids: BTreeSet::new(),
+            left: BTreeMap::new(),
+            left_ids: BTreeSet::new(),
             is_read: false,
             has_returned: false,
         });
@@ -384,8 +384,8 @@ impl Following {
                 self.remembered.insert(read.event.id, read.transaction);
             }
             if !self.skips && !round.resumed.is_some_and(|returned| returned.contains(&read)) {
-                round.held_ids.insert(read.event.id);
-                round.held.insert((read.at, read.event.id), read.event);
+                round.left_ids.insert(read.event.id);
+                round.left.insert((read.at, read.event.id), read.event);
             }
         }
         if self.remembered.len() >= REMEMBERED_MAX {
@@ -408,7 +408,7 @@ impl Following {
 
     /// Ends the round if all of it is read and returned.
     fn end_if_returned(&mut self) {
-        let Some(round) = self.round.take_if(|round| round.is_read && round.held.is_empty()) else { return };
+        let Some(round) = self.round.take_if(|round| round.is_read && round.left.is_empty()) else { return };
         if round.resumed.is_some() {
             self.cursor = EventCursor { horizon: round.window.until, within: None, ..self.cursor };
         } else {
@@ -539,7 +539,7 @@ mod tests {
     /// Also if the clocks of some programs differ, so that ids have another order than times.
     #[test]
     fn streams_of_few_events_each_go_through_a_round_of_many() {
-        let number = i64::try_from(HELD_MAX).unwrap() * 3 / 2;
+        let number = i64::try_from(UNRETURNED_MAX).unwrap() * 3 / 2;
         let skewed = |n: i64| n + [0, 900, -400][usize::try_from(n % 3).unwrap()];
         let mut events: Vec<_> = (1..=number).map(|n| (id(skewed(n), n), 5, n)).collect();
         events.sort_unstable();
@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     fn events_are_returned_in_the_order_of_times_over_pages() {
-        let number = i64::try_from(HELD_MAX).unwrap() * 3;
+        let number = i64::try_from(UNRETURNED_MAX).unwrap() * 3;
         // The clock of every other program is ahead.
         let id = |n: i64| id(n + n % 2 * 4_000, n);
         let mut events: Vec<_> = (1..=number).map(|n| (id(n), 5, n)).collect();

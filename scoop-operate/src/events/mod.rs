@@ -97,8 +97,8 @@ impl Events {
     }
 
     /// Begins at the place of an earlier stream, in this or another process, instead of now.
-    pub fn after(mut self, place: impl Into<Option<EventCursor>>) -> Self {
-        self.begin = place.into().map_or(Begin::Now, Begin::At);
+    pub fn after(mut self, cursor: impl Into<Option<EventCursor>>) -> Self {
+        self.begin = cursor.into().map_or(Begin::Now, Begin::At);
         self
     }
 
@@ -128,12 +128,12 @@ impl Events {
 
     fn stream(self, end: End) -> EventStream {
         let Self { database, filter, begin, interval } = self;
-        let place = match begin {
+        let cursor = match begin {
             Begin::Now => None,
-            Begin::At(place) => Some(place),
+            Begin::At(cursor) => Some(cursor),
             Begin::Since(time) => Some(EventCursor::since(time)),
         };
-        let following = place.map(match end {
+        let following = cursor.map(match end {
             End::AfterRound => Following::once_after,
             End::Never | End::Reached => Following::after,
         });

@@ -13,7 +13,7 @@ use sqlx::postgres::PgRow;
 pub use self::rollbacks::FailedRollback;
 pub use self::stuck::StuckRun;
 use crate::error::ErrorKind;
-use crate::listing::ListRequest;
+use crate::list_request::ListRequest;
 use crate::{Operate, OperateError};
 
 /// The runs that need an operator. Requests about them work in memory, too.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::lineage_or_ids;
 use crate::cursor::ListCursor;
-use crate::listing::{ListItem, PagedListItem};
+use crate::list_request::{ListItem, PagedListItem};
 use crate::statements::FAILED_ROLLBACKS;
 
 /// How many failed runs below each one of a page are read to find the first ones.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::lineage_or_ids;
 use crate::cursor::ListCursor;
-use crate::listing::{ListItem, PagedListItem};
+use crate::list_request::{ListItem, PagedListItem};
 use crate::statements::STUCK_RUNS;
 
 /// A run that does not continue by itself: no living program can continue it, or the results of too many attempts are

@@ -102,7 +102,7 @@ impl ListHandlers {
 
     async fn read(self) -> Result<Vec<RegisteredHandler>, OperateError> {
         let Self { database, part } = &self;
-        database.read_retrying("the handlers were listed", |_| database.listed_handlers(part)).await
+        database.read_retrying("the handlers were listed", |_| database.list_handlers(part)).await
     }
 }
 
@@ -417,7 +417,7 @@ impl Handlers {
     /// ```
     pub fn workers(&self) -> BoxFuture<'static, Result<Vec<RegisteredWorker>, OperateError>> {
         let database = self.operate.database();
-        async move { database.read_retrying("the workers were listed", |_| database.listed_workers()).await }
+        async move { database.read_retrying("the workers were listed", |_| database.list_workers()).await }
             .boxed()
     }
 }
@@ -433,7 +433,7 @@ impl Database {
         rows.iter().map(read).collect()
     }
 
-    pub(crate) async fn listed_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
+    pub(crate) async fn list_workers(&self) -> sqlx::Result<Vec<RegisteredWorker>> {
         let rows = sqlx::query(self.text(WORKER_LIST)).all(self.sessions()).await?;
         rows.iter().map(read_registered).collect()
     }
@@ -525,7 +525,7 @@ pub struct WorkerSaga {
 impl WorkerSaga {
     /// The sagas in the lists of a row.
     pub(crate) fn of_lists(topics: Vec<String>, handlers: Vec<String>, definitions: Vec<i32>) -> Vec<Self> {
-        let pairs = topics.into_iter().zip(handlers).zip(definitions);
-        pairs.map(|((topic, handler), definition)| Self { topic, handler, definition }).collect()
+        let sagas = topics.into_iter().zip(handlers).zip(definitions);
+        sagas.map(|((topic, handler), definition)| Self { topic, handler, definition }).collect()
     }
 }

@@ -12,7 +12,7 @@ use crate::error::failed;
 use crate::{Operate, OperateError};
 
 /// The default age limit of redelivered messages.
-const LOOKS_BACK: Duration = Duration::from_secs(24 * 60 * 60);
+const LOOKBACK: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The default limit of redelivered messages.
 const LIMIT_DEFAULT: usize = 1_000;
@@ -60,27 +60,27 @@ impl Redeliver {
     async fn carry_out(self) -> Result<Redelivered, OperateError> {
         let database = self.operate.required("a redelivery")?;
         let all = HandlerList::default();
-        let listed =
-            database.retrying("the handlers were looked up", |_| database.listed_handlers(&all)).await?;
-        if !listed.iter().any(|listed| listed.topic == self.topic) {
-            let subscribed = Subscribed::near(&self.topic, listed.iter().map(|listed| &*listed.topic));
+        let registered =
+            database.retrying("the handlers were looked up", |_| database.list_handlers(&all)).await?;
+        if !registered.iter().any(|it| it.topic == self.topic) {
+            let subscribed = Subscribed::near(&self.topic, registered.iter().map(|it| &*it.topic));
             let message = "operate().handlers().redeliver".to_owned();
             return Err(
                 RuntimeError::from(ErrorKind::NoHandler { topic: self.topic, message, subscribed }).into()
             );
         }
         let now = database.retrying("the clock was read", |_| database.now()).await?.earliest;
-        let since = self.since.map_or(Ok(now - LOOKS_BACK), |since| When::At(since).instant(now))?;
+        let since = self.since.map_or(Ok(now - LOOKBACK), |since| When::At(since).instant(now))?;
         let mut redelivered = Redelivered { hierarchies: vec![], more: self.limit == 0 };
         let mut after = None;
         while !redelivered.more {
-            let room = (self.limit - redelivered.hierarchies.len()).min(PAGE_MAX);
+            let size = (self.limit - redelivered.hierarchies.len()).min(PAGE_MAX);
             // After a lost answer, another attempt could not return the redelivered messages.
             let page = database.trial().once().run(|_| {
                 let (operate, database) = (self.operate.clone(), database.clone());
                 let topic = self.topic.clone();
                 run_to_completion(async move {
-                    let page = database.redeliver(&topic, since, after, room).await?;
+                    let page = database.redeliver(&topic, since, after, size).await?;
                     notify_ready(&operate.scoop, &page.handlers.iter().cloned().collect::<Vec<_>>());
                     if page.has_timer {
                         reschedule_timer(&operate.scoop);

@@ -14,7 +14,7 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 pub use self::requests::{Drained, Paused, Resume, SetPause};
-use crate::listing::{ListItem, ListRequest};
+use crate::list_request::{ListItem, ListRequest};
 use crate::statements::{PAUSE_LIST, PAUSE_LIST_ENDED};
 use crate::{Operate, OperateError};
 

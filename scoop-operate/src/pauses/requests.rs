@@ -24,8 +24,8 @@ use crate::{Operate, OperateError};
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The pauses between looks at the progress double from the first to the longest.
-const LOOK_MIN: Duration = Duration::from_millis(2);
-const LOOK_MAX: Duration = Duration::from_millis(100);
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(2);
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(100);
 
 /// The shortest and the longest time for which a pause can be made.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -198,7 +198,7 @@ impl SetPause {
         let pause = pausing.await.map_err(failed(DOING))?;
         pause_began(&pause);
         reschedule_timer(&operate.scoop);
-        let mut look = LOOK_MIN;
+        let mut poll_interval = POLL_INTERVAL_MIN;
         loop {
             let asked = Instant::now();
             let mut paused = database.retrying(DOING, |_| database.progress(&pause)).await?;
@@ -206,16 +206,16 @@ impl SetPause {
                 let left = database.retrying(DOING, |_| database.runs_left(&pause.target)).await?;
                 paused.runs_left = Some(left);
             }
-            let (is_done, limit) = match drain {
+            let (is_complete, limit) = match drain {
                 Some(limit) => (paused.is_drained(), limit),
                 None => (paused.unacknowledged.is_empty(), ACKNOWLEDGED_WITHIN),
             };
-            if is_done || !paused.in_force || began.elapsed() >= limit {
+            if is_complete || !paused.in_force || began.elapsed() >= limit {
                 return Ok(paused);
             }
             // A count of many runs takes a while.
-            sleep(look.max(asked.elapsed()).min(limit.saturating_sub(began.elapsed()))).await;
-            look = (look * 2).min(LOOK_MAX);
+            sleep(poll_interval.max(asked.elapsed()).min(limit.saturating_sub(began.elapsed()))).await;
+            poll_interval = (poll_interval * 2).min(POLL_INTERVAL_MAX);
         }
     }
 }
@@ -261,7 +261,7 @@ impl Drained {
 
     async fn wait(self) -> Result<usize, OperateError> {
         let began = Instant::now();
-        let mut look = LOOK_MIN;
+        let mut poll_interval = POLL_INTERVAL_MIN;
         loop {
             let asked = Instant::now();
             let left = self.progress().await?;
@@ -269,9 +269,9 @@ impl Drained {
             if left == 0 || rest == Some(Duration::ZERO) {
                 return Ok(left);
             }
-            let pause = look.max(asked.elapsed() * 10);
+            let pause = poll_interval.max(asked.elapsed() * 10);
             sleep(rest.map_or(pause, |rest| pause.min(rest))).await;
-            look = (look * 2).min(LOOK_MAX);
+            poll_interval = (poll_interval * 2).min(POLL_INTERVAL_MAX);
         }
     }
 }

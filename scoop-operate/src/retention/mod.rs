@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 pub use self::prune::Prune;
 use crate::Operate;
-use crate::listing::{ListItem, ListRequest};
+use crate::list_request::{ListItem, ListRequest};
 use crate::statements::RETENTION_UNDELETABLE;
 
 /// The record of finished hierarchies. Programs delete it by themselves: see [`Builder::retention`](scoop_runtime::Builder::retention).

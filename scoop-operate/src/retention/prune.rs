@@ -126,16 +126,16 @@ impl Prune {
             let mut left = &roots[..];
             while !left.is_empty() {
                 let deleted = self.pruned.hierarchies;
-                let room = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(deleted));
-                if room == 0 {
+                let remaining = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(deleted));
+                if remaining == 0 {
                     self.pruned.more = true;
                     return Ok(());
                 }
-                let size = batch.size().min(usize::try_from(room).unwrap_or(usize::MAX)).min(left.len());
+                let size = batch.size().min(usize::try_from(remaining).unwrap_or(usize::MAX)).min(left.len());
                 let (now, later) = left.split_at(size);
                 let begun = Instant::now();
                 match (self.prune_batch(database, now.to_vec()).await?, now) {
-                    (None, _) => batch.took(begun.elapsed(), size),
+                    (None, _) => batch.record(begun.elapsed(), size),
                     (Some(error), [root]) => {
                         self.pruned.retained.refused += 1;
                         self.refused.add(*root, None, refusal(&error));
@@ -213,8 +213,8 @@ impl Prune {
             results => results.map_err(failed("hierarchies were pruned"))?,
         };
         for result in results {
-            let is_kept = result.verdict == PruneVerdict::Deleted && deletable != PruneVerdict::Deleted;
-            self.pruned.add(if is_kept { PruneResult::kept(deletable) } else { result });
+            let is_retained = result.verdict == PruneVerdict::Deleted && deletable != PruneVerdict::Deleted;
+            self.pruned.add(if is_retained { PruneResult::retained(deletable) } else { result });
         }
         self.report();
         Ok(None)

@@ -135,8 +135,8 @@ impl RunDurations {
     /// The runs by saga.
     pub(crate) fn by_handler(runs: Vec<(String, Duration)>) -> Vec<Self> {
         let mut by_handler = std::collections::BTreeMap::<_, Vec<_>>::new();
-        for (handler, took) in runs {
-            by_handler.entry(handler).or_default().push(took);
+        for (handler, duration) in runs {
+            by_handler.entry(handler).or_default().push(duration);
         }
         let sorted = by_handler.into_iter().map(|(handler, mut sorted)| {
             sorted.sort_unstable();

@@ -10,7 +10,7 @@ use super::{Explanation, Runs};
 use crate::OperateError;
 
 /// How often a run is looked up that is in no place.
-const LOOKS: usize = 3;
+const READS_MAX: usize = 3;
 
 impl Runs {
     /// Explains what a run waits for, since when, and what would end that. The id is that of a run, a hierarchy or a
@@ -48,12 +48,11 @@ impl Runs {
             let mut runs = Vec::with_capacity(ids.len());
             for run in ids {
                 // A run may end, or return for its rollback, between the two places at which it is looked up.
-                for _ in 0..LOOKS {
+                for _ in 0..READS_MAX {
                     let read = |_| database.run_facts(hierarchy.uuid(), run.uuid());
                     if let Some(mut facts) = database.read_retrying(doing, read).await? {
                         if let Some(join) = &mut facts.join {
-                            let workers =
-                                database.read_retrying(doing, |_| database.listed_workers()).await?;
+                            let workers = database.read_retrying(doing, |_| database.list_workers()).await?;
                             join.complete(&facts.run.handler, &workers);
                         }
                         runs.push(facts.explain());

@@ -58,13 +58,13 @@ impl<P> Part<P> {
     pub(crate) fn new(mut runs: Vec<(P, RunSummary)>, page: PageSize, floor: Option<P>) -> Self {
         let more = runs.len() > page.runs;
         runs.truncate(page.runs);
-        let mut listed = Vec::with_capacity(runs.len());
+        let mut shown = Vec::with_capacity(runs.len());
         let mut last = None;
-        for (place, run) in runs {
-            last = Some(place);
-            listed.push(run);
+        for (position, run) in runs {
+            last = Some(position);
+            shown.push(run);
         }
-        Self { runs: listed, next: if more { last } else { floor } }
+        Self { runs: shown, next: if more { last } else { floor } }
     }
 }
 

@@ -270,7 +270,7 @@ impl Database {
         size: PageSize,
     ) -> sqlx::Result<RunPage> {
         let by = match after {
-            Some(place) if usize::from(place.field) < filter.fields.len() => place.field,
+            Some(at) if usize::from(at.field) < filter.fields.len() => at.field,
             _ => self.rarest(&filter.fields).await?,
         };
         let ordered = Ordered { fields: &filter.fields, by };
@@ -278,10 +278,10 @@ impl Database {
         let rows = sqlx::query(self.text(RUN_PAGE_FOUND))
             .bind(first.name())
             .bind(first.values())
-            .bind(after.map(|place| place.launched_at))
-            .bind(after.map(|place| place.found))
+            .bind(after.map(|at| at.launched_at))
+            .bind(after.map(|at| at.found))
             .bind(stored(size.reads))
-            .bind(after.map(|place| place.run))
+            .bind(after.map(|at| at.run))
             .bind(stored(size.reads))
             .bind(filter.has_unfinished())
             .bind(!filter.ends().is_empty())
@@ -293,16 +293,16 @@ impl Database {
         let first = found.positions.len().min(2 * size.runs);
         for part in [0..first, first..found.positions.len()] {
             let mut fitting = self.fitting(filter, &ordered, &found, part.clone()).await?;
-            for place in found.positions.get(part).unwrap_or_default() {
+            for at in found.positions.get(part).unwrap_or_default() {
                 if runs.len() == size.runs {
-                    return Ok(RunPage { runs, next: last.map(|place| RunCursor(PageStart::Found(place))) });
+                    return Ok(RunPage { runs, next: last.map(|at| RunCursor(PageStart::Found(at))) });
                 }
-                runs.extend(fitting.remove(&place.run));
-                last = Some(*place);
+                runs.extend(fitting.remove(&at.run));
+                last = Some(*at);
             }
         }
         let is_more = found.positions.len() >= size.reads || found.messages >= size.reads;
-        Ok(RunPage { runs, next: last.filter(|_| is_more).map(|place| RunCursor(PageStart::Found(place))) })
+        Ok(RunPage { runs, next: last.filter(|_| is_more).map(|at| RunCursor(PageStart::Found(at))) })
     }
 
     /// Those of a part of these runs that the filter admits.

@@ -136,8 +136,8 @@ impl FindRuns {
     }
 
     /// Reads the page at this place: [`RunPage::next`] of the page before, under the same filters.
-    pub fn after(mut self, place: impl Into<Option<RunCursor>>) -> Self {
-        self.after = place.into();
+    pub fn after(mut self, cursor: impl Into<Option<RunCursor>>) -> Self {
+        self.after = cursor.into();
         self
     }
 
@@ -145,14 +145,14 @@ impl FindRuns {
         self.filter.since = instant(self.times.0)?;
         self.filter.until = instant(self.times.1)?;
         let mut page = RunPage { runs: vec![], next: None };
-        let mut place = self.after.map(|RunCursor(place)| place);
+        let mut start = self.after.map(|RunCursor(start)| start);
         if !self.filter.fields.is_empty() {
-            return found::read(&self.database, &self.filter, place, self.found_size()).await;
+            return found::read(&self.database, &self.filter, start, self.found_size()).await;
         }
         // A place in a list of other filters is none here.
-        place = place.filter(|place| !matches!(place, PageStart::Found(_)));
-        if let None | Some(PageStart::Unfinished(_)) = place {
-            let after = place.and_then(unfinished);
+        start = start.filter(|start| !matches!(start, PageStart::Found(_)));
+        if let None | Some(PageStart::Unfinished(_)) = start {
+            let after = start.and_then(unfinished);
             if self.filter.has_unfinished() {
                 let Part { runs, next } = self.read_unfinished(after).await?;
                 page.runs = runs;
@@ -161,14 +161,14 @@ impl FindRuns {
             if page.next.is_some() || self.filter.ends().is_empty() {
                 return Ok(page);
             }
-            place = Some(PageStart::Finished);
+            start = Some(PageStart::Finished);
         }
         if page.runs.len() >= self.size {
-            page.next = place.map(RunCursor);
+            page.next = start.map(RunCursor);
             return Ok(page);
         }
         if !self.filter.ends().is_empty() {
-            let after = place.and_then(ended);
+            let after = start.and_then(ended);
             let database = &self.database;
             let size = self.page_size(self.size - page.runs.len());
             let part = database
@@ -205,15 +205,15 @@ impl FindRuns {
     }
 }
 
-fn unfinished(place: PageStart) -> Option<Uuid> {
-    match place {
+fn unfinished(start: PageStart) -> Option<Uuid> {
+    match start {
         PageStart::Unfinished(run) => Some(run),
         PageStart::Finished | PageStart::Ended(_) | PageStart::Found(_) => None,
     }
 }
 
-fn ended(place: PageStart) -> Option<EndedCursor> {
-    match place {
+fn ended(start: PageStart) -> Option<EndedCursor> {
+    match start {
         PageStart::Ended(end) => Some(end),
         PageStart::Unfinished(_) | PageStart::Finished | PageStart::Found(_) => None,
     }

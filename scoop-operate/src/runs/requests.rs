@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::{Relaunch, Runs};
 use crate::database::Database;
 use crate::error::failed;
-use crate::listing::{ListItem, ListRequest};
+use crate::list_request::{ListItem, ListRequest};
 use crate::statements::JOIN_LIST;
 use crate::{Operate, OperateError};
 
@@ -75,7 +75,7 @@ impl Runs {
     }
 
     /// Sends a signal given by its name and its JSON, as [`Scoop::signal`](scoop_runtime::Scoop::signal) does with one of a
-    /// type. For tools that do not have the types of the signals. It is kept for a week if no run awaits it, unless [`keep`](SendSignal::keep) says otherwise.
+    /// type. For tools that do not have the types of the signals. It is kept for a week if no run awaits it, unless [`retention`](SendSignal::retention) says otherwise.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl Operate {
             return Ok(SignalAnswer::NotAwaiting);
         };
         let reached = SendSignal::by_operator(self.scoop.clone(), to, payload).await?;
-        Ok(if reached > 0 { SignalAnswer::Accepted } else { SignalAnswer::Kept })
+        Ok(if reached > 0 { SignalAnswer::Accepted } else { SignalAnswer::Pending })
     }
 }
 

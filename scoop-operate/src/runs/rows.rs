@@ -267,8 +267,8 @@ impl Database {
             .all(self.sessions())
             .await?;
         let read = |row: &PgRow| -> sqlx::Result<(String, Duration)> {
-            let took = Duration::try_from_secs_f64(row.try_get("seconds")?).unwrap_or_default();
-            Ok((row.try_get("handler")?, took))
+            let duration = Duration::try_from_secs_f64(row.try_get("seconds")?).unwrap_or_default();
+            Ok((row.try_get("handler")?, duration))
         };
         rows.iter().map(read).collect()
     }
@@ -491,7 +491,7 @@ pub(super) fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<O
     let parent: Option<Uuid> = row.try_get("parent")?;
     let is_ahead = waits_for == Some(WaitKind::Time) || phase == RunPhase::AwaitingSignal;
     let since = system_time(time(row, "since")?);
-    let Times { queued_at, began_at, queue_time, took } = Times::of(row, phase, since)?;
+    let Times { queued_at, began_at, queue_time, duration } = Times::of(row, phase, since)?;
     let summary = RunSummary {
         run: run.into(),
         hierarchy: root.into(),
@@ -504,7 +504,7 @@ pub(super) fn read_unfinished(filter: &RunFilter, row: &PgRow) -> sqlx::Result<O
         queued_at,
         began_at,
         queue_time,
-        took,
+        duration,
         waits_for,
         attempts: failed_attempts(row)?,
         reason: row.try_get("reason")?,
@@ -527,7 +527,7 @@ struct Times {
     queued_at: Option<SystemTime>,
     began_at: Option<SystemTime>,
     queue_time: Option<Duration>,
-    took: Option<Duration>,
+    duration: Option<Duration>,
 }
 
 impl Times {
@@ -535,9 +535,9 @@ impl Times {
         let queued_at = time_if_any(row, "queued_at")?.map(system_time);
         let began_at = time_if_any(row, "began_at")?.map(system_time);
         let between = |from: SystemTime, to: SystemTime| to.duration_since(from).ok();
-        let took = began_at.filter(|_| phase.is_finished()).and_then(|began| between(began, since));
+        let duration = began_at.filter(|_| phase.is_finished()).and_then(|began| between(began, since));
         let queue_time = queued_at.zip(began_at).and_then(|(queued, began)| between(queued, began));
-        Ok(Self { queued_at, began_at, queue_time, took })
+        Ok(Self { queued_at, began_at, queue_time, duration })
     }
 }
 
@@ -558,7 +558,7 @@ pub(super) fn read_finished(
     let parent = lineage.parent().filter(|parent| parent.ids().len() > 1);
     let at = stored_time(row, "ended_at")?;
     let since = system_time(at.time());
-    let Times { queued_at, began_at, queue_time, took } = Times::of(row, phase, since)?;
+    let Times { queued_at, began_at, queue_time, duration } = Times::of(row, phase, since)?;
     let summary = RunSummary {
         run: run.into(),
         hierarchy: lineage.root_id().into(),
@@ -571,7 +571,7 @@ pub(super) fn read_finished(
         queued_at,
         began_at,
         queue_time,
-        took,
+        duration,
         waits_for: None,
         attempts: 0,
         reason: None,

@@ -107,7 +107,7 @@ pub struct RunSummary {
     pub queue_time: Option<Duration>,
     /// How long it took from its beginning to its end; `None` before its end.
     #[serde(rename = "took_ms", serialize_with = "json::millis")]
-    pub took: Option<Duration>,
+    pub duration: Option<Duration>,
     /// What it waits for, if it waits.
     pub waits_for: Option<WaitKind>,
     /// Failed attempts since its last event.
@@ -185,8 +185,8 @@ impl RunSummary {
     /// Texts of users in it are not escaped.
     pub fn about(&self) -> String {
         let mut parts: Vec<_> = self.settled().into_iter().collect();
-        if let Some(took) = self.took {
-            parts.push(format!("took {}", humane(took)));
+        if let Some(duration) = self.duration {
+            parts.push(format!("took {}", humane(duration)));
         }
         if let Some(queued) = self.queue_time.filter(|queued| *queued >= QUEUED_MIN) {
             parts.push(format!("queued for {}", humane(queued)));

@@ -19,8 +19,8 @@ pub struct Affected {
 
 impl Display for Affected {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let listed = |sagas: &[String]| if sagas.is_empty() { "none".to_owned() } else { sagas.join(", ") };
-        write!(f, "upstream: {}\ndownstream: {}", listed(&self.upstream), listed(&self.downstream))
+        let joined = |sagas: &[String]| if sagas.is_empty() { "none".to_owned() } else { sagas.join(", ") };
+        write!(f, "upstream: {}\ndownstream: {}", joined(&self.upstream), joined(&self.downstream))
     }
 }
 

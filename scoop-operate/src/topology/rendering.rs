@@ -71,7 +71,7 @@ impl Topology {
         }
         for ((saga, topic), (steps, is_seen)) in &graph.launches {
             let arrow = if *is_seen { "-->" } else { "-.->" };
-            let _ = writeln!(text, "    s{saga} {arrow}|\"{}\"| t{topic}", of_mermaid(&listed(steps)));
+            let _ = writeln!(text, "    s{saga} {arrow}|\"{}\"| t{topic}", of_mermaid(&joined(steps)));
         }
         text
     }
@@ -107,21 +107,21 @@ impl Topology {
         }
         for ((saga, topic), (steps, is_seen)) in &graph.launches {
             let style = if *is_seen { "" } else { ", style=dotted" };
-            let _ = writeln!(text, "    s{saga} -> t{topic} [label=\"{}\"{style}];", of_dot(&listed(steps)));
+            let _ = writeln!(text, "    s{saga} -> t{topic} [label=\"{}\"{style}];", of_dot(&joined(steps)));
         }
         text + "}\n"
     }
 }
 
-fn listed(steps: &BTreeSet<&str>) -> String {
+fn joined(steps: &BTreeSet<&str>) -> String {
     steps.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
 /// The text in quotes of Mermaid, which writes other characters as their numbers.
 fn of_mermaid(text: &str) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || " .,-_:/@+".contains(it);
+    let is_unescaped = |it: char| it.is_alphanumeric() || " .,-_:/@+".contains(it);
     text.chars()
-        .map(|it| if is_plain(it) { it.to_string() } else { format!("#{};", u32::from(it)) })
+        .map(|it| if is_unescaped(it) { it.to_string() } else { format!("#{};", u32::from(it)) })
         .collect()
 }
 

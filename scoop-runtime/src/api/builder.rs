@@ -51,7 +51,7 @@ pub struct Builder {
     expected: Vec<String>,
     service: Option<String>,
     build: Option<String>,
-    kept: Option<Vec<String>>,
+    retained: Option<Vec<String>>,
     pub(super) settings: Settings,
     pub(super) poll_interval: Option<Duration>,
     migrates: Option<bool>,
@@ -69,8 +69,8 @@ pub(super) enum Database {
 
 impl Builder {
     /// The times for which finished hierarchies are kept: by default 7 days if they committed, and 30 days otherwise. A type
-    /// of messages can have times of its own: `#[message(keep = "90 days")]`, `keep = "forever"`, or one for each outcome:
-    /// `keep(committed = "7 days", rolled_back = "30 days")`. Then programs with sagas delete the whole record of a hierarchy, in
+    /// of messages can have times of its own: `#[message(retention = "90 days")]`, `retention = "forever"`, or one for each outcome:
+    /// `retention(committed = "7 days", rolled_back = "30 days")`. Then programs with sagas delete the whole record of a hierarchy, in
     /// small transactions beside their work, one process at a time.
     ///
     /// The times count for hierarchies that begin with a message to a saga of this program. If sagas of several programs
@@ -118,7 +118,7 @@ impl Builder {
             expected: vec![],
             service: None,
             build: None,
-            kept: None,
+            retained: None,
             settings: Settings::default(),
             poll_interval: None,
             migrates: None,
@@ -256,14 +256,14 @@ impl Builder {
     /// retired (`operate().handlers().retire`) as soon as no process has it any more, and one of the new build lives: the new process has
     /// started after the first one of the build that had it. Nothing is retired while no process of the service lives.
     ///
-    /// Programs of one service must not divide its handlers among them without [`Builder::only`] or [`Builder::keep_handlers`].
+    /// Programs of one service must not divide its handlers among them without [`Builder::only`] or [`Builder::retain_handlers`].
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;
     /// # async fn example(pool: sqlx::PgPool) -> Result<(), scoop_runtime::RuntimeError> {
     /// use scoop::Scoop;
     ///
-    /// let shop = Scoop::builder().postgres(pool).service("shop").keep_handlers(["newsletter"]).start().await?;
+    /// let shop = Scoop::builder().postgres(pool).service("shop").retain_handlers(["newsletter"]).start().await?;
     /// # shop.shutdown().await?;
     /// # Ok(())
     /// # }
@@ -282,8 +282,8 @@ impl Builder {
 
     /// The handlers that stay registered although this program does not have them: see [`Builder::service`]. By default these are
     /// none, and all if the program names no service, or is restricted by [`Builder::only`].
-    pub fn keep_handlers(mut self, sagas: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.kept.get_or_insert_default().extend(sagas.into_iter().map(Into::into));
+    pub fn retain_handlers(mut self, sagas: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.retained.get_or_insert_default().extend(sagas.into_iter().map(Into::into));
         self
     }
 
@@ -459,11 +459,11 @@ impl Builder {
     }
 
     /// The handlers that stay registered although the program does not have them; none for all.
-    fn kept(&self) -> Option<Vec<String>> {
+    fn retained(&self) -> Option<Vec<String>> {
         let is_whole = self.service.is_some() && self.only.is_none();
-        let kept = self.kept.clone().or_else(|| is_whole.then(Vec::new))?;
-        let collectors = kept.iter().map(|name| collector_name(name)).collect::<Vec<_>>();
-        Some([kept, collectors].concat())
+        let retained = self.retained.clone().or_else(|| is_whole.then(Vec::new))?;
+        let collectors = retained.iter().map(|name| collector_name(name)).collect::<Vec<_>>();
+        Some([retained, collectors].concat())
     }
 
     /// What this process says of its program.
@@ -472,7 +472,7 @@ impl Builder {
         Program {
             service: self.service.clone().unwrap_or_else(by_default),
             build: self.build.clone().unwrap_or_else(|| registry.sagas.fingerprint()),
-            kept: self.kept(),
+            retained: self.retained(),
         }
     }
 

@@ -14,7 +14,7 @@ impl Scoop {
     ///
     /// # Errors
     ///
-    /// [`RuntimeError::is_not_found`] if none was launched with it; [`RuntimeError::kept_until`] if its hierarchy was deleted and
+    /// [`RuntimeError::is_not_found`] if none was launched with it; [`RuntimeError::key_valid_until`] if its hierarchy was deleted and
     /// the key is kept; or if the database fails.
     ///
     /// ```no_run
@@ -52,10 +52,10 @@ pub fn find_topic_by_key(
             return found;
         }
         // The id follows from the key, so it says nothing to the caller.
-        let kept = scoop.retrying(|_| scoop.store().key_valid_until(ids.id)).await;
-        match kept.map_err(GivenUp::error("a unique key was looked up"))? {
+        let valid_until = scoop.retrying(|_| scoop.store().key_valid_until(ids.id)).await;
+        match valid_until.map_err(GivenUp::error("a unique key was looked up"))? {
             Some(until) => {
-                Err(RuntimeError::from(ErrorKind::KeptKey { topic, key, until: system_time(until) }))
+                Err(RuntimeError::from(ErrorKind::RetainedKey { topic, key, until: system_time(until) }))
             }
             None => Err(RuntimeError::from(ErrorKind::NoSuchKey { topic, key })),
         }

@@ -258,7 +258,7 @@ impl Handle {
                     return Ok(Outcome::Committed);
                 }
                 // Without a retry: a notification may arrive during the pause.
-                match self.look(Duration::ZERO).await {
+                match self.read_status(Duration::ZERO).await {
                     Ok(Status::Ended(outcome)) => return Ok(outcome),
                     Ok(Status::Unfinished) => {}
                     Err(error) if error.is_transient() => {}
@@ -286,12 +286,12 @@ impl Handle {
     /// [`RuntimeError::is_unavailable`] if the database is away for longer than the [retry time](crate::Builder::retry_for)
     /// lasts; others if the database refuses.
     pub fn status(&self) -> impl Future<Output = Result<Status, RuntimeError>> + Send {
-        async move { self.look(self.scoop.retry_for()).await }.boxed()
+        async move { self.read_status(self.scoop.retry_for()).await }.boxed()
     }
 
-    async fn look(&self, retry_for: Duration) -> Result<Status, RuntimeError> {
-        let look = |_| self.scoop.store().status(self.root, self.message);
-        let status = Retries::new(retry_for).run(look).await;
+    async fn read_status(&self, retry_for: Duration) -> Result<Status, RuntimeError> {
+        let read_status = |_| self.scoop.store().status(self.root, self.message);
+        let status = Retries::new(retry_for).run(read_status).await;
         let status = status.map_err(GivenUp::error("a hierarchy was looked up"))?;
         if !status.emitted {
             return Err(RuntimeError::from(ErrorKind::NoSuchMessage { id: self.message }));
@@ -348,11 +348,11 @@ impl Handle {
                 part.as_ref().map(|(runs, with_ancestors)| (&runs[..], &with_ancestors[..])).unzip();
             let asked = self.scoop.read_retrying(|_| store.cancellations(self.root, with_ancestors)).await;
             let asked = asked.map_err(GivenUp::error("the requests of a hierarchy were looked up"))?;
-            let done = self.scoop.read_retrying(|_| store.interventions_of(self.root, runs, extent)).await;
-            let done = done.map_err(GivenUp::error("interventions were looked up"))?;
+            let found = self.scoop.read_retrying(|_| store.interventions_of(self.root, runs, extent)).await;
+            let found = found.map_err(GivenUp::error("interventions were looked up"))?;
             let relaunches = self.scoop.read_retrying(|_| store.relaunches(self.root)).await;
             let relaunches = relaunches.map_err(GivenUp::error("relaunches were looked up"))?;
-            Ok(Tree::of(rows, done, asked).beside(relaunches))
+            Ok(Tree::of(rows, found, asked).beside(relaunches))
         }
         .boxed()
     }

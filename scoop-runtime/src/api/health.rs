@@ -72,13 +72,13 @@ impl<'a> IntoFuture for CheckHealth<'a> {
         async move {
             let began = Instant::now();
             let engine = scoop.engine();
-            let look = async {
+            let check = async {
                 match engine {
                     Some(engine) => engine.is_registered().await,
                     None => scoop.store().now().await.map(|_| false),
                 }
             };
-            let answer = tokio::time::timeout(DATABASE_MAX, look).await.ok().and_then(Result::ok);
+            let answer = tokio::time::timeout(DATABASE_MAX, check).await.ok().and_then(Result::ok);
             let database = answer.map(|_| began.elapsed());
             let clock_lag = match database {
                 Some(_) => tokio::time::timeout(DATABASE_MAX, scoop.store().clock_lag()).await,

@@ -14,7 +14,7 @@ use super::handle::{Begun, Handle};
 use super::scoop::Scoop;
 use crate::RuntimeError;
 use crate::completion::StartedAs;
-use crate::saga::launch_options::{Options, launch_options, room_option};
+use crate::saga::launch_options::{Options, capacity_option, launch_options};
 use crate::store::{self, NewMessage, Unhandled};
 use crate::telemetry::{self, trace};
 use crate::unhandled::insert_in;
@@ -30,7 +30,7 @@ pub struct Launch<M, H = Handle> {
     key: Option<String>,
     options: Options,
     /// For how long the launch waits for room in a queue.
-    room_within: Option<Duration>,
+    capacity_within: Option<Duration>,
     handle: PhantomData<fn() -> H>,
 }
 
@@ -41,7 +41,7 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
             message,
             key: None,
             options: Options::default(),
-            room_within: None,
+            capacity_within: None,
             handle: PhantomData,
         }
     }
@@ -69,7 +69,7 @@ impl<M: Message, H: From<Handle>> Launch<M, H> {
         self
     }
 
-    room_option!();
+    capacity_option!();
 
     /// Launches the message in a transaction of the caller: the message exists exactly if that commits. If the queue of a saga
     /// with a limit is full, it is refused at once.
@@ -120,13 +120,13 @@ impl<M: Message, H: From<Handle> + 'static> IntoFuture for Launch<M, H> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let within = self.room_within;
+            let within = self.capacity_within;
             let (scoop, launched, span) = self.prepare().await?;
             let (root, id, is_unique) = (launched.root, launched.id, launched.is_unique);
             let start =
                 publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
-            let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
-            let begun = runs_here.then(|| Begun { at: Instant::now(), start });
+            let is_local = scoop.engine().is_some_and(|engine| engine.has_handlers_of(M::TOPIC));
+            let begun = is_local.then(|| Begun { at: Instant::now(), start });
             let launched = Handle::new(scoop, root, id).started_locally(begun);
             Ok(launched.found_earlier(is_of_earlier(start, is_unique)).into())
         }
@@ -142,7 +142,7 @@ pub struct LaunchUntyped {
     payload: serde_json::Value,
     key: Option<String>,
     options: Options,
-    room_within: Option<Duration>,
+    capacity_within: Option<Duration>,
 }
 
 impl LaunchUntyped {
@@ -150,7 +150,7 @@ impl LaunchUntyped {
     const LAUNCHER: &'static str = "Scoop::launch_untyped";
 
     pub(crate) fn new(scoop: Scoop, topic: String, payload: serde_json::Value) -> Self {
-        Self { scoop, topic, payload, key: None, options: Options::default(), room_within: None }
+        Self { scoop, topic, payload, key: None, options: Options::default(), capacity_within: None }
     }
 
     launch_options!();
@@ -161,7 +161,7 @@ impl LaunchUntyped {
         self
     }
 
-    room_option!();
+    capacity_option!();
 
     /// Launches the message in a transaction of the caller: it exists exactly if that commits. If the queue of a saga with a limit
     /// is full, it is refused at once.
@@ -200,14 +200,14 @@ impl IntoFuture for LaunchUntyped {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let within = self.room_within;
+            let within = self.capacity_within;
             let (scoop, launched, span) = self.prepare().await?;
             let (root, id, is_unique) = (launched.root, launched.id, launched.is_unique);
             let topic = launched.topic.clone();
             let start =
                 publish(&scoop, vec![launched], within, "a message was launched").instrument(span).await?;
-            let runs_here = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
-            let begun = runs_here.then(|| Begun { at: Instant::now(), start });
+            let is_local = scoop.engine().is_some_and(|engine| engine.has_handlers_of(&topic));
+            let begun = is_local.then(|| Begun { at: Instant::now(), start });
             let launched = Handle::new(scoop, root, id).started_locally(begun);
             Ok(launched.found_earlier(is_of_earlier(start, is_unique)))
         }
@@ -260,7 +260,7 @@ pub struct LaunchAll {
     /// The Rust type of the messages.
     message: &'static str,
     options: Options,
-    room_within: Option<Duration>,
+    capacity_within: Option<Duration>,
 }
 
 impl LaunchAll {
@@ -270,11 +270,11 @@ impl LaunchAll {
         topic: &'static str,
         message: &'static str,
     ) -> Self {
-        Self { scoop, prepared, topic, message, options: Options::default(), room_within: None }
+        Self { scoop, prepared, topic, message, options: Options::default(), capacity_within: None }
     }
 
     launch_options!();
-    room_option!();
+    capacity_option!();
 }
 
 impl IntoFuture for LaunchAll {
@@ -283,7 +283,7 @@ impl IntoFuture for LaunchAll {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let Self { scoop, prepared, topic, message, mut options, room_within } = self;
+            let Self { scoop, prepared, topic, message, mut options, capacity_within } = self;
             let mut prepared = prepared?;
             let limits = scoop.limits();
             let span = telemetry::launch_span(topic, None, prepared.len(), options.trace.as_ref());
@@ -297,7 +297,7 @@ impl IntoFuture for LaunchAll {
                 prepared = prepared.into_iter().map(|launched| launched.with(context.clone())).collect();
             }
             let ids: Vec<_> = prepared.iter().map(|launched| (launched.root, launched.id)).collect();
-            publish(&scoop, prepared, room_within, "messages were launched").instrument(span).await?;
+            publish(&scoop, prepared, capacity_within, "messages were launched").instrument(span).await?;
             Ok(ids.into_iter().map(|(root, id)| Handle::new(scoop.clone(), root, id)).collect())
         }
         .boxed()
@@ -322,10 +322,10 @@ fn insert_admitted<'a>(
 async fn publish(
     scoop: &Scoop,
     messages: Vec<NewMessage>,
-    room_within: Option<Duration>,
+    capacity_within: Option<Duration>,
     doing: &'static str,
 ) -> Result<StartedAs, RuntimeError> {
-    let admitted = scoop.admission().admit(&messages, room_within).await?;
+    let admitted = scoop.admission().admit(&messages, capacity_within).await?;
     let launched = if admitted.is_free() {
         scoop.launch_messages(messages).await
     } else {
@@ -383,7 +383,7 @@ impl Scoop {
     ///
     /// If the message cannot be stored. [`RuntimeError::is_no_handler`] if it requires a handler and none is subscribed;
     /// it is then not launched. [`RuntimeError::is_queue_full`] if the queue of a saga that would get it has a limit and is full;
-    /// [`Launch::wait_for_room`] lets it wait. [`RuntimeError::is_unavailable`] if the database is away for longer than the
+    /// [`Launch::wait_for_capacity`] lets it wait. [`RuntimeError::is_unavailable`] if the database is away for longer than the
     /// [retry time](crate::Builder::retry_for) lasts: until then the launch is retried with the same ids, so that it takes
     /// effect once. [`RuntimeError::may_have_happened`] returns whether it may have taken effect despite the error.
     ///

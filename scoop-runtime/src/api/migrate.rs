@@ -60,13 +60,13 @@ impl IntoFuture for Migrate {
         async move {
             let schema = Schema::new(&self.schema).map_err(|error| RuntimeError::from(vec![error]))?;
             let sessions = Sessions::new(&self.pool, CLIENT_CONNECTIONS, &ConnectionSettings::default());
-            let made = async {
+            let migrated = async {
                 store::check(&self.pool, &sessions).await?;
                 bring_up_to_date(&sessions, &schema).await
             };
-            let made = made.await;
+            let migrated = migrated.await;
             sessions.close().await;
-            made.map_err(RuntimeError::denied)
+            migrated.map_err(RuntimeError::denied)
         }
         .boxed()
     }

@@ -37,13 +37,13 @@ pub fn interventions(
     let root = hierarchy.into().uuid();
     async move {
         let read = |_| scoop.store().interventions_of(root, None, TreeBounds::default());
-        let done = scoop.read_retrying(read).await;
-        let done = done.map_err(GivenUp::error("interventions were looked up"))?;
-        if done.is_empty() {
+        let interventions = scoop.read_retrying(read).await;
+        let interventions = interventions.map_err(GivenUp::error("interventions were looked up"))?;
+        if interventions.is_empty() {
             // There was no intervention, or there is no such hierarchy.
             scoop.root_message(root).await?;
         }
-        Ok(done.into_iter().map(|(done, _)| done).collect())
+        Ok(interventions.into_iter().map(|(intervention, _)| intervention).collect())
     }
     .boxed()
 }
@@ -58,9 +58,9 @@ pub fn register_handler(
     async move {
         check_topic(&topic, "operate().handlers().register")?;
         let of_topic = HandlerList { topic: Some(topic.clone()), ..HandlerList::default() };
-        let listed = scoop.retrying(|_| scoop.store().listed_handlers(&of_topic)).await;
-        let listed = listed.map_err(GivenUp::error("the handlers were listed"))?;
-        if listed.iter().any(|it| it.handler == handler) {
+        let registered = scoop.retrying(|_| scoop.store().list_handlers(&of_topic)).await;
+        let registered = registered.map_err(GivenUp::error("the handlers were listed"))?;
+        if registered.iter().any(|it| it.handler == handler) {
             return Ok(());
         }
         let handler = SubscribedSaga { topic, handler, was: vec![], settings: MessageSettings::default() };

@@ -61,7 +61,7 @@ impl<A, E: From<RuntimeError>> Request<A, E> {
     ///
     /// The checks are those of the request, but they only read: they wait for no lock, hold up no run, and need no right to
     /// write. So a role that may only read gets an answer here, and an error when it makes the request. A signal that is accepted
-    /// here may be [`SignalAnswer::Kept`](crate::SignalAnswer::Kept) when it is sent.
+    /// here may be [`SignalAnswer::Pending`](crate::SignalAnswer::Pending) when it is sent.
     ///
     /// # Cancel safety
     ///
@@ -88,11 +88,11 @@ impl<A, E: From<RuntimeError>> Request<A, E> {
     /// ```no_run
     /// # use scoop_runtime::{RunId, RuntimeError, Scoop};
     /// # async fn example(scoop: Scoop, run: RunId) -> Result<(), RuntimeError> {
-    /// scoop.cancel(run, "the customer left").source("Ada Lovelace").without_place().await?;
+    /// scoop.cancel(run, "the customer left").source("Ada Lovelace").without_call_site().await?;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn without_place(mut self) -> Self {
+    pub fn without_call_site(mut self) -> Self {
         self.about.asked_at = None;
         self
     }
@@ -167,8 +167,8 @@ impl RequestInfo {
         let (request, asked) = (self.failure("RollbackRequestedException"), self.key());
         let store = self.scoop.store();
         let undo = |attempt| store.request_rollback(&target, &request, asked.with(attempt));
-        let undone = self.trial().run(undo).await;
-        Ok(match undone.map_err(GivenUp::error("a rollback was requested"))? {
+        let begun = self.trial().run(undo).await;
+        Ok(match begun.map_err(GivenUp::error("a rollback was requested"))? {
             RollbackStart::Begun(handlers) => {
                 if !self.is_dry_run {
                     self.scoop.notify_ready(&handlers);

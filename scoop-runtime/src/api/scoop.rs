@@ -336,11 +336,11 @@ impl Scoop {
             // Of two launches with one key, the second waits in the server until the first is committed, even if its
             // future is dropped.
             let scoop = self.clone();
-            let published = run_to_completion(async move {
-                let _turn = scoop.inner.unique_launches.acquire().await;
+            let launched = run_to_completion(async move {
+                let _permit = scoop.inner.unique_launches.acquire().await;
                 scoop.launch_now(messages).await
             });
-            published.await
+            launched.await
         }
         .boxed()
     }

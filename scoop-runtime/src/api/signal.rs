@@ -47,14 +47,14 @@ impl SendSignal {
     /// A signal for runs that await it now, with a payload that was checked before.
     #[doc(hidden)]
     pub fn by_operator(scoop: Scoop, to: SignalKey, payload: Value) -> Self {
-        let signal = NewSignal { id: ids::now_v7(), to, payload, keep: OPERATOR_RETENTION, trace: None };
+        let signal = NewSignal { id: ids::now_v7(), to, payload, retention: OPERATOR_RETENTION, trace: None };
         Self { scoop, prepared: Ok(signal), required: false }
     }
 
     /// Sets the time for which the signal is kept if no run awaits it, instead of that of its type.
-    pub fn keep(mut self, time: Duration) -> Self {
+    pub fn retention(mut self, time: Duration) -> Self {
         if let Ok(signal) = &mut self.prepared {
-            signal.keep = time.min(RETENTION_MAX);
+            signal.retention = time.min(RETENTION_MAX);
         }
         self
     }
@@ -131,7 +131,7 @@ impl IntoFuture for SendSignal {
                 let send = async |attempt| {
                     // The first attempt may have waited for a transaction that holds the id. Of those that go on
                     // waiting, one at a time takes a connection.
-                    let _turn = match attempt {
+                    let _permit = match attempt {
                         Attempt::First => None,
                         Attempt::Repeat => Some(scoop.repeated_signals().acquire().await),
                     };

@@ -28,7 +28,7 @@ use crate::util::sync::{Mutex, lock};
 const TOPICS_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// For how long a part of the counted room is used.
-const ROOM_AGE_MAX: Duration = Duration::from_millis(100);
+const CAPACITY_AGE_MAX: Duration = Duration::from_millis(100);
 
 /// The part of the room that is left for launches without a further count, and how many these are at most.
 const PART: usize = 16;
@@ -64,14 +64,14 @@ struct KnownTopics {
 /// The queue of a saga.
 #[derive(Default)]
 struct Queue {
-    room: Mutex<Room>,
+    capacity: Mutex<Capacity>,
     /// Held by the launch that counts.
     counting: tokio::sync::Mutex<()>,
 }
 
 /// What this program knows of the room in one queue.
 #[derive(Debug, Default)]
-struct Room {
+struct Capacity {
     limit: u32,
     /// How many messages need no further count, until then.
     left: usize,
@@ -188,7 +188,7 @@ impl Admission {
                 Some(Taken::Yes) => admitted.0.push((queue, *messages)),
                 None => self.forget(saga),
                 Some(_) => {
-                    let limit = lock(&queue.room).limit;
+                    let limit = lock(&queue.capacity).limit;
                     return Ok(Err(Full { saga: (*saga).to_owned(), topic: (*topic).to_owned(), limit }));
                 }
             }
@@ -214,12 +214,12 @@ impl Admission {
         }
         let trial = self.trial();
         // One launch reads. Others go on with what is known, or wait for it.
-        let _turn = match (self.reading.try_lock(), known()) {
-            (Ok(turn), _) => turn,
+        let _guard = match (self.reading.try_lock(), known()) {
+            (Ok(guard), _) => guard,
             (Err(_), KnownTopics { read_at: Some(_), topics }) => return Ok(topics),
             (Err(_), _) => {
-                let turn = turn(&self.reading, self.retry_for).await;
-                turn.map_err(GivenUp::error("a message was launched"))?
+                let guard = acquire(&self.reading, self.retry_for).await;
+                guard.map_err(GivenUp::error("a message was launched"))?
             }
         };
         let before = known();
@@ -270,28 +270,28 @@ impl Queue {
         messages: usize,
     ) -> Result<Option<Taken>, GivenUp> {
         let take = || {
-            let taken = lock(&self.room).take(messages, Instant::now());
+            let taken = lock(&self.capacity).take(messages, Instant::now());
             (taken != Taken::Unknown).then_some(taken)
         };
         if let Some(taken) = take() {
             return Ok(Some(taken));
         }
         let trial = admission.trial();
-        let _turn = turn(&self.counting, admission.retry_for).await?;
+        let _guard = acquire(&self.counting, admission.retry_for).await?;
         if let Some(taken) = take() {
             return Ok(Some(taken));
         }
         // Those that end meanwhile may count twice: as launches under way, and as waiting runs.
-        let in_flight = lock(&self.room).begin_count();
+        let in_flight = lock(&self.capacity).begin_count();
         let names = [saga.to_owned()];
         let count = || async { admission.store.tables()?.queue_lengths(Some(&names)).await };
         let lengths = trial.run(|_| count()).await?;
-        let counted = |length| lock(&self.room).counted(length, in_flight, messages, Instant::now());
+        let counted = |length| lock(&self.capacity).counted(length, in_flight, messages, Instant::now());
         Ok(lengths.first().map(counted))
     }
 }
 
-impl Room {
+impl Capacity {
     fn take(&mut self, messages: usize, now: Instant) -> Taken {
         if self.left >= messages && self.left_until.is_some_and(|until| now < until) {
             self.left -= messages;
@@ -313,14 +313,14 @@ impl Room {
     /// Takes room after a count.
     fn counted(&mut self, length: &QueueLength, in_flight: usize, messages: usize, now: Instant) -> Taken {
         self.limit = length.limit;
-        let room = (length.limit as usize).saturating_sub(length.waiting + in_flight);
-        let Some(rest) = room.checked_sub(messages) else {
+        let capacity = (length.limit as usize).saturating_sub(length.waiting + in_flight);
+        let Some(rest) = capacity.checked_sub(messages) else {
             let full = Duration::from_micros(u64::from(length.limit) * 10).clamp(FULL_MIN, FULL_MAX);
-            self.full = Some((room + 1, now + full));
+            self.full = Some((capacity + 1, now + full));
             return Taken::Full;
         };
         self.full = None;
-        (self.left, self.left_until) = (messages + (rest / PART).min(PART_MAX), Some(now + ROOM_AGE_MAX));
+        (self.left, self.left_until) = (messages + (rest / PART).min(PART_MAX), Some(now + CAPACITY_AGE_MAX));
         self.take(messages, now)
     }
 }
@@ -335,15 +335,15 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         for (queue, messages) in &self.0 {
-            lock(&queue.room).in_flight -= messages;
+            lock(&queue.capacity).in_flight -= messages;
         }
     }
 }
 
 /// Waits for the launches before this one, which ask the database: for no longer than one of them retries.
-async fn turn(lock: &tokio::sync::Mutex<()>, retry_for: Duration) -> Result<MutexGuard<'_, ()>, GivenUp> {
-    let turn = tokio::time::timeout(retry_for, lock.lock()).await;
-    turn.map_err(|_| {
+async fn acquire(lock: &tokio::sync::Mutex<()>, retry_for: Duration) -> Result<MutexGuard<'_, ()>, GivenUp> {
+    let guard = tokio::time::timeout(retry_for, lock.lock()).await;
+    guard.map_err(|_| {
         let (waited, source) = (retry_for, sqlx::Error::PoolTimedOut);
         GivenUp { attempts: 1, waited, retry_for, in_doubt: false, source }
     })
@@ -363,42 +363,42 @@ mod tests {
         QueueLength { saga: "s".into(), limit: 100, waiting }
     }
 
-    fn count(room: &mut Room, waiting: usize, messages: usize, now: Instant) -> Taken {
-        let in_flight = room.begin_count();
-        room.counted(&length(waiting), in_flight, messages, now)
+    fn count(capacity: &mut Capacity, waiting: usize, messages: usize, now: Instant) -> Taken {
+        let in_flight = capacity.begin_count();
+        capacity.counted(&length(waiting), in_flight, messages, now)
     }
 
     #[test]
     fn counted_room_is_used_for_a_part_and_a_short_time() {
-        let (mut room, now) = (Room::default(), Instant::now());
-        assert_eq!(room.take(1, now), Taken::Unknown);
-        assert_eq!(count(&mut room, 67, 1, now), Taken::Yes);
+        let (mut capacity, now) = (Capacity::default(), Instant::now());
+        assert_eq!(capacity.take(1, now), Taken::Unknown);
+        assert_eq!(count(&mut capacity, 67, 1, now), Taken::Yes);
         assert_eq!(
-            [(); 3].map(|()| room.take(1, now)),
+            [(); 3].map(|()| capacity.take(1, now)),
             [Taken::Yes, Taken::Yes, Taken::Unknown],
             "32 are left"
         );
-        assert_eq!(count(&mut room, 67, 1, now), Taken::Yes);
-        assert_eq!(room.take(1, now + ROOM_AGE_MAX), Taken::Unknown);
+        assert_eq!(count(&mut capacity, 67, 1, now), Taken::Yes);
+        assert_eq!(capacity.take(1, now + CAPACITY_AGE_MAX), Taken::Unknown);
     }
 
     #[test]
     fn launch_under_way_counts_until_its_end() {
-        let (room, now) = (Queue::default(), Instant::now());
-        let queue = Arc::new(room);
-        assert_eq!(count(&mut lock(&queue.room), 40, 60, now), Taken::Yes);
+        let (capacity, now) = (Queue::default(), Instant::now());
+        let queue = Arc::new(capacity);
+        assert_eq!(count(&mut lock(&queue.capacity), 40, 60, now), Taken::Yes);
         let admitted = Admitted(vec![(queue.clone(), 60)]);
-        assert_eq!(count(&mut lock(&queue.room), 40, 1, now), Taken::Full);
+        assert_eq!(count(&mut lock(&queue.capacity), 40, 1, now), Taken::Full);
         drop(admitted);
-        assert_eq!(lock(&queue.room).in_flight, 0);
-        assert_eq!(count(&mut lock(&queue.room), 40, 1, now), Taken::Yes);
+        assert_eq!(lock(&queue.capacity).in_flight, 0);
+        assert_eq!(count(&mut lock(&queue.capacity), 40, 1, now), Taken::Yes);
     }
 
     #[tokio::test(start_paused = true)]
     async fn launches_that_wait_for_another_give_up_together() {
         let (lock, retry_for, began) = (tokio::sync::Mutex::new(()), Duration::from_secs(30), Instant::now());
         let _held = lock.lock().await;
-        let (one, other) = tokio::join!(turn(&lock, retry_for), turn(&lock, retry_for));
+        let (one, other) = tokio::join!(acquire(&lock, retry_for), acquire(&lock, retry_for));
         assert_eq!(began.elapsed(), retry_for);
         for given_up in [one, other] {
             let error = GivenUp::error("a message was launched")(given_up.unwrap_err());
@@ -408,11 +408,11 @@ mod tests {
 
     #[test]
     fn full_queue_is_remembered_for_a_moment() {
-        let (mut room, now) = (Room::default(), Instant::now());
-        assert_eq!(count(&mut room, 98, 4, now), Taken::Full);
-        assert_eq!(room.take(3, now), Taken::Full);
-        assert_eq!(room.take(2, now), Taken::Unknown, "there is room for a smaller launch");
-        assert_eq!(room.take(3, now + FULL_MIN), Taken::Unknown);
-        assert_eq!(count(&mut room, 98, 2, now), Taken::Yes);
+        let (mut capacity, now) = (Capacity::default(), Instant::now());
+        assert_eq!(count(&mut capacity, 98, 4, now), Taken::Full);
+        assert_eq!(capacity.take(3, now), Taken::Full);
+        assert_eq!(capacity.take(2, now), Taken::Unknown, "there is room for a smaller launch");
+        assert_eq!(capacity.take(3, now + FULL_MIN), Taken::Unknown);
+        assert_eq!(count(&mut capacity, 98, 2, now), Taken::Yes);
     }
 }

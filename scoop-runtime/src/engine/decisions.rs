@@ -98,7 +98,7 @@ pub(super) async fn decide(engine: &Engine, execution: &mut Execution) -> Settle
         DecisionOutcome::Unfit(why) => {
             let saga = &execution.saga.definition.saga;
             let set =
-                hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await;
+                hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Retain, None).await;
             if set == crate::store::HandOver::HandedOver {
                 execution.handed_over(&step, &why);
                 return Err(Exit::Settled);
@@ -220,11 +220,11 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
         let mut entities: Vec<_> = batch.iter().map(|pending| pending.undecided.entity.clone()).collect();
         entities.sort_unstable();
         entities.dedup();
-        let (mut outcomes, mut took) = (vec![], Duration::ZERO);
+        let (mut outcomes, mut elapsed) = (vec![], Duration::ZERO);
         let result = engine.store.decide(&engine.identifier, &entities, |at_hand| {
             let began = Instant::now();
             let (decisions, decided) = decide_all(engine, &batch, &entities, at_hand);
-            (outcomes, took) = (decided, began.elapsed());
+            (outcomes, elapsed) = (decided, began.elapsed());
             decisions
         });
         let error = match result.await {
@@ -256,7 +256,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
         };
         attempts += 1;
         let stopping = engine.stopping.is_cancelled();
-        let (several, is_slow) = (batch.len() > 1, took > SLOW_CODE);
+        let (several, is_slow) = (batch.len() > 1, elapsed > SLOW_CODE);
         // An error that the server repeats may be the fault of one of many. So may a session that was ended while code
         // ran in its transaction.
         let is_repeated = error.as_database_error().is_some() && attempts >= 3;
@@ -273,7 +273,7 @@ async fn decide_batch(engine: &Engine, mut batch: Vec<Pending>) -> Vec<Pending> 
             return left_out;
         } else if is_slow {
             for pending in batch {
-                let failure = too_slow(&pending.undecided, took);
+                let failure = too_slow(&pending.undecided, elapsed);
                 pending.answer(OutcomeIfCommitted::Failed(failure), |_| Err(SettleError::Stopped));
             }
             return vec![];
@@ -318,10 +318,10 @@ fn not_after_its_events(undecided: &Undecided) -> Failure {
 }
 
 /// The failure of a command whose code kept its entity locked until the server ended the session.
-fn too_slow(undecided: &Undecided, took: Duration) -> Failure {
+fn too_slow(undecided: &Undecided, elapsed: Duration) -> Failure {
     let Undecided { saga, run, .. } = undecided;
     let text = format!(
-        "the decision of saga `{}` about {} took {took:.1?}, while that was locked; get what is slow in `fetch`, before the \
+        "the decision of saga `{}` about {} took {elapsed:.1?}, while that was locked; get what is slow in `fetch`, before the \
          decision",
         saga.definition.saga,
         undecided.named_entity(),

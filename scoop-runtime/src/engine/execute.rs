@@ -15,13 +15,12 @@ use super::rollback_history::load_rollback_plan;
 use super::settle::{StepFailed, settle};
 use super::shared::Engine;
 use super::slots::SlotLease;
-use super::topology::recorded::{by_index, recorded};
+use super::topology::recorded::recorded;
 use super::topology::refresh::add_reply_type;
 use super::user_code::at_most_once::interrupted;
 use super::user_code::{call_and_conclude, cleanups_of, conclude_failed};
 use super::wait_strategy::{decide_wait, failed_launches, wait_for_left};
 use super::wakeups::Delivery;
-use crate::bug::{Bug, is_injected};
 use crate::engine::why::Why;
 use crate::saga::private::Pin;
 use crate::saga::registry::RunnableSaga;
@@ -83,18 +82,7 @@ pub(super) async fn drive_as(
         wait: wait.filter(Wait::is_undecided),
     };
     execution.span.continues_in(&mut execution.run.context);
-    let mut exit = match position(&engine, &mut execution, &tried_under).await {
-        Ok(()) => {
-            if is_injected(Bug::ByIndex) && !execution.run.is_backward() {
-                by_index(&execution.saga, &mut execution.run);
-            }
-            if is_injected(Bug::IgnoreRefusals) {
-                execution.run.recorded = None;
-            }
-            None
-        }
-        Err(exit) => Some(exit),
-    };
+    let mut exit = position(&engine, &mut execution, &tried_under).await.err();
     // A run that is giving up finishes that even during a shutdown: its cleanup must run.
     while exit.is_none() && !(execution.is_left(&engine) && execution.give_up_reasons.is_empty()) {
         exit = advance(&engine, &mut execution).await.err();
@@ -203,7 +191,7 @@ async fn refuse(
         }
         HandOver::HandedOver => execution.handed_over(&execution.step(), why),
         // That program has ended meanwhile: the next claim knows.
-        HandOver::Void if otherwise == IfRefused::Keep => {
+        HandOver::Void if otherwise == IfRefused::Retain => {
             release(engine, Release::at_once(key), flight).await;
             return;
         }
@@ -227,7 +215,7 @@ fn pinned(engine: &Engine, execution: &Execution) -> Option<Exit> {
     let otherwise = match execution.saga.handler.pin() {
         // One that gives up needs no further step.
         Pin::Always if !execution.overdue => IfRefused::Stuck,
-        _ if engine.topology.has_living(topic, saga, definition) => IfRefused::Keep,
+        _ if engine.topology.has_living(topic, saga, definition) => IfRefused::Retain,
         _ => return None,
     };
     Some(Exit::Pinned { definition, otherwise })

@@ -14,9 +14,9 @@ const SIZES_EVERY: u32 = 6;
 
 pub(super) async fn serve(engine: Arc<Engine>) {
     let mut limited = BTreeSet::new();
-    for turn in 0_u32.. {
+    for round in 0_u32.. {
         report(&engine);
-        if turn.is_multiple_of(SIZES_EVERY) {
+        if round.is_multiple_of(SIZES_EVERY) {
             match read_sizes(&engine).await {
                 Ok((sizes, queues)) => {
                     report_sizes(sizes);
@@ -58,7 +58,7 @@ fn report_sizes(sizes: StoreSizes) {
         unfinished_runs,
         stuck_runs,
         failed_rollbacks,
-        endless_waits,
+        unbounded_waits,
         undeletable,
         working_set_bytes,
         record_bytes,
@@ -66,7 +66,7 @@ fn report_sizes(sizes: StoreSizes) {
     metrics::unfinished_runs(gauge(unfinished_runs));
     metrics::stuck_runs(gauge(stuck_runs));
     metrics::failed_rollbacks(gauge(failed_rollbacks));
-    metrics::endless_waits(gauge(endless_waits));
+    metrics::unbounded_waits(gauge(unbounded_waits));
     metrics::undeletable_hierarchies(gauge(undeletable));
     metrics::working_set_bytes(gauge(working_set_bytes));
     metrics::record_bytes(gauge(record_bytes));

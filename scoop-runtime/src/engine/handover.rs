@@ -13,7 +13,7 @@ use crate::telemetry;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IfRefused {
     /// The claim of it stays.
-    Keep,
+    Retain,
     Stuck,
 }
 

@@ -194,7 +194,7 @@ impl LaunchBatcher {
 
     fn notify(self: &Arc<Self>) {
         if self.queue().mark_pending() {
-            self.notifiers.spawn(NotifierGuard { all: self.clone(), done: false }.notify());
+            self.notifiers.spawn(NotifierGuard { all: self.clone(), is_finished: false }.notify());
         }
     }
 }
@@ -239,17 +239,17 @@ impl Queue {
 /// A task that writes batches until no launch is pending.
 struct WriterGuard {
     queue: Arc<Mutex<Queue>>,
-    done: bool,
+    is_finished: bool,
 }
 
 impl WriterGuard {
     fn new(queue: &Arc<Mutex<Queue>>) -> Self {
-        Self { queue: queue.clone(), done: false }
+        Self { queue: queue.clone(), is_finished: false }
     }
 
     fn next(&mut self) -> Option<Vec<PendingLaunch>> {
         let batch = lock(&self.queue).take();
-        self.done = batch.is_none();
+        self.is_finished = batch.is_none();
         batch
     }
 }
@@ -257,7 +257,7 @@ impl WriterGuard {
 impl Drop for WriterGuard {
     /// If the writer is stopped early, another can take its place. If it was the last one, the pending launches fail.
     fn drop(&mut self) {
-        if !self.done {
+        if !self.is_finished {
             let mut queue = lock(&self.queue);
             queue.writing -= 1;
             if queue.writing == 0 {
@@ -270,7 +270,7 @@ impl Drop for WriterGuard {
 /// A task that notifies until no notification is needed.
 struct NotifierGuard {
     all: Arc<LaunchBatcher>,
-    done: bool,
+    is_finished: bool,
 }
 
 impl NotifierGuard {
@@ -284,7 +284,7 @@ impl NotifierGuard {
 
     fn take_pending(&mut self) -> bool {
         let takes = self.all.queue().take_pending();
-        self.done = !takes;
+        self.is_finished = !takes;
         takes
     }
 }
@@ -293,7 +293,7 @@ impl Drop for NotifierGuard {
     /// If the task is stopped early, another can take its place. After its regular end, another may have started
     /// already.
     fn drop(&mut self) {
-        if !self.done {
+        if !self.is_finished {
             self.all.queue().is_notifying = false;
         }
     }

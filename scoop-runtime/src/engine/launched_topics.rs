@@ -27,8 +27,8 @@ pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     let own: BTreeSet<_> = engine.subscriptions.iter().map(|it| &*it.handler).collect();
     let subscribed = sagas.each().filter(|saga| own.contains(&*saga.definition.saga));
     let declared: BTreeSet<_> = subscribed.flat_map(RunnableSaga::declared_launches).collect();
-    engine.store.declare_launches(sagas.pairs().1, &declared.into_iter().collect::<Vec<_>>()).await?;
-    let recorded = engine.store.launches(sagas.pairs().1).await?;
+    engine.store.declare_launches(sagas.keys().1, &declared.into_iter().collect::<Vec<_>>()).await?;
+    let recorded = engine.store.launches(sagas.keys().1).await?;
     let mut known: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
     for launch in &recorded {
         known.entry(&launch.saga).or_default().push((&launch.step, &launch.topic));

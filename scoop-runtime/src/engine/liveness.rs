@@ -200,7 +200,7 @@ pub(super) async fn reap(engine: Arc<Engine>) {
         match engine.store.reap(engine.worker, engine.settings.backoff).await {
             Ok(Reaped { workers: 0, .. }) => {}
             Ok(Reaped { workers, freed }) => {
-                telemetry::took_over(engine.worker, workers, freed.runs);
+                telemetry::runs_taken_over(engine.worker, workers, freed.runs);
                 telemetry::unknown_too_often(&freed.stuck);
                 telemetry::handlers_retired(engine.worker, &freed.retired);
                 engine.wakeups.wake_claimers();

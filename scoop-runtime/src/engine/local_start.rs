@@ -252,8 +252,8 @@ fn split_committed(
     mut slots: Option<&mut OwnedSemaphorePermit>,
 ) -> Vec<ParentCheck> {
     let mut checks = vec![];
-    for CommittedParent { root, parent, is_first, handler, took } in committed {
-        metrics::run_seconds(&handler, "committed").record(took.as_seconds_f64());
+    for CommittedParent { root, parent, is_first, handler, duration } in committed {
+        metrics::run_seconds(&handler, "committed").record(duration.as_seconds_f64());
         match parent {
             Some(parent) => checks.push((parent, slots.as_mut().and_then(|slots| slots.split(1)))),
             None if is_first => {

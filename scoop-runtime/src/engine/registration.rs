@@ -12,7 +12,7 @@ pub(super) async fn publish(engine: &Engine) -> sqlx::Result<()> {
     schedule::publish(engine).await?;
     publish_limits(engine).await?;
     launched_topics::publish(engine).await?;
-    refresh::look(engine).await
+    refresh::poll(engine).await
 }
 
 /// Records the limits of this program, for the names that newer programs have given its sagas, too.

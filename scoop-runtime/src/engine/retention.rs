@@ -28,12 +28,13 @@ const RETRY_FACTOR: u32 = 6;
 
 /// Deletes what is due until the engine stops. A program that keeps everything for ever leaves that to others.
 pub(super) async fn serve(engine: Arc<Engine>) {
-    let keep = engine.settings.retention;
+    let retention = engine.settings.retention;
     // In memory nothing is deleted.
     let is_idle = engine.store.tables().is_err()
-        || keep.is_forever() && engine.subscriptions.iter().all(|saga| saga.kept(keep).is_forever());
+        || retention.is_forever()
+            && engine.subscriptions.iter().all(|saga| saga.retention(retention).is_forever());
     let (mut batch, mut has_more) = (PruneBatch::default(), false);
-    while !is_idle && (has_more || sleeps(&engine, keep.interval).await) {
+    while !is_idle && (has_more || sleeps(&engine, retention.interval).await) {
         has_more = delete_due(&engine, &mut batch).await.unwrap_or_else(|error| {
             telemetry::operation_failed(engine.worker, "retention", &error);
             false
@@ -64,11 +65,11 @@ async fn delete_hierarchies(
     pruned: &mut Pruned,
     refused: &mut RefusedDeletions,
 ) -> sqlx::Result<bool> {
-    let (worker, keep) = (engine.worker, engine.settings.retention);
-    let end = Instant::now() + pace::turn(keep.interval);
+    let (worker, retention) = (engine.worker, engine.settings.retention);
+    let end = Instant::now() + pace::round_length(retention.interval);
     let mut failures = 0;
     loop {
-        let Some(mut due) = engine.store.tables()?.claim_due(worker, keep, batch.size()).await? else {
+        let Some(mut due) = engine.store.tables()?.claim_due(worker, retention, batch.size()).await? else {
             return Ok(false);
         };
         let size = due.roots.len();
@@ -76,10 +77,10 @@ async fn delete_hierarchies(
             return Ok(false);
         }
         let (archived, retry_after) = match archive(engine, &due.roots).await? {
-            Archived::Needless => (None, keep.interval),
-            Archived::Done(roots) => {
+            Archived::Needless => (None, retention.interval),
+            Archived::Complete(roots) => {
                 failures = 0;
-                (Some(roots), keep.interval)
+                (Some(roots), retention.interval)
             }
             Archived::Failed { count, first, error } => {
                 failures += 1;
@@ -102,12 +103,12 @@ async fn delete_hierarchies(
         let has_archived = archived.as_ref().is_none_or(|archived| !archived.is_empty());
         let settlement = DueSettlement { due, archived, retry_after };
         let settled = settle(engine, settlement, refused).await?;
-        let took = begun.elapsed();
+        let elapsed = begun.elapsed();
         let has_more = match settled {
-            Settled::Done(results) => {
+            Settled::Complete(results) => {
                 results.into_iter().for_each(|result| pruned.add(result));
                 if has_archived {
-                    batch.took(took, size);
+                    batch.record(elapsed, size);
                 }
                 has_more
             }
@@ -120,7 +121,7 @@ async fn delete_hierarchies(
         if !has_more {
             return Ok(false);
         }
-        if !sleeps(engine, pace::pause_after(took, behind, keep.interval)).await {
+        if !sleeps(engine, pace::pause_after(elapsed, behind, retention.interval)).await {
             return release(engine).await.map(|()| false);
         }
         if Instant::now() > end {
@@ -131,7 +132,7 @@ async fn delete_hierarchies(
 
 /// What became of a settlement.
 enum Settled {
-    Done(Vec<PruneResult>),
+    Complete(Vec<PruneResult>),
     /// The database refuses it. A single hierarchy is put off; of several, each is to be tried alone.
     Refused,
     /// Another worker has taken the turn meanwhile.
@@ -144,10 +145,10 @@ async fn settle(
     mut settlement: DueSettlement,
     refused: &mut RefusedDeletions,
 ) -> sqlx::Result<Settled> {
-    let (worker, keep) = (engine.worker, engine.settings.retention);
-    let error = match engine.store.tables()?.delete_due(worker, keep, &settlement).await {
+    let (worker, retention) = (engine.worker, engine.settings.retention);
+    let error = match engine.store.tables()?.delete_due(worker, retention, &settlement).await {
         Ok(results) if results.is_empty() && !settlement.due.roots.is_empty() => return Ok(Settled::Lost),
-        Ok(results) => return Ok(Settled::Done(results)),
+        Ok(results) => return Ok(Settled::Complete(results)),
         Err(error) if is_refused(&error) => error,
         Err(error) => return Err(error),
     };
@@ -158,7 +159,7 @@ async fn settle(
             let topic = engine.store.tables()?.put_off(root, &text, retry_after(engine)).await?;
             refused.add(root, Some(topic), text);
             settlement.due.roots.clear();
-            engine.store.tables()?.delete_due(worker, keep, &settlement).await?;
+            engine.store.tables()?.delete_due(worker, retention, &settlement).await?;
         }
         _ => {}
     }
@@ -183,7 +184,7 @@ enum Archived {
     /// It has none.
     Needless,
     /// These are archived; the others are not to be deleted.
-    Done(Vec<Uuid>),
+    Complete(Vec<Uuid>),
     /// This number is not archived, of which this is the first.
     Failed { count: usize, first: Uuid, error: ArchiveError },
     /// The engine stops.
@@ -194,11 +195,11 @@ enum Archived {
 async fn archive(engine: &Engine, roots: &[Uuid]) -> sqlx::Result<Archived> {
     let Some(archive) = &engine.settings.archive else { return Ok(Archived::Needless) };
     let due = engine.store.tables()?.deletable(roots, PruneTimes::ByTopic(engine.settings.retention)).await?;
-    let Some(first) = due.first() else { return Ok(Archived::Done(due)) };
+    let Some(first) = due.first() else { return Ok(Archived::Complete(due)) };
     let archived = archive.take(engine.store.tables()?, engine.settings.retry_for, &due);
     match engine.stopping.run_until_cancelled(archived).await {
         None => Ok(Archived::Stopped),
-        Some(Ok(())) => Ok(Archived::Done(due)),
+        Some(Ok(())) => Ok(Archived::Complete(due)),
         Some(Err(error)) => {
             telemetry::unarchived(due.len(), *first, &*error);
             Ok(Archived::Failed { count: due.len(), first: *first, error })

@@ -74,28 +74,28 @@ struct FollowedSchedules {
 
 impl FollowedSchedules {
     fn new(schedules: &[Scheduled]) -> Self {
-        let pairs = schedules.iter().map(|it| (it.topic.clone(), it.name.clone()));
-        let (topics, handlers) = pairs.unzip();
+        let keys = schedules.iter().map(|it| (it.topic.clone(), it.name.clone()));
+        let (topics, handlers) = keys.unzip();
         Self { topics, handlers }
     }
 
-    fn pairs(&self) -> (&[String], &[String]) {
+    fn keys(&self) -> (&[String], &[String]) {
         (&self.topics, &self.handlers)
     }
 
     /// The schedules without those of paused sagas, whose times pass as without a process.
     fn without_paused(&self, engine: &Engine) -> Self {
-        let pairs = self.topics.iter().zip(&self.handlers);
-        let pairs = pairs.filter(|(topic, handler)| !engine.topology.is_paused_for_new(topic, handler));
-        let (topics, handlers) = pairs.map(|(topic, handler)| (topic.clone(), handler.clone())).unzip();
+        let keys = self.topics.iter().zip(&self.handlers);
+        let keys = keys.filter(|(topic, handler)| !engine.topology.is_paused_for_new(topic, handler));
+        let (topics, handlers) = keys.map(|(topic, handler)| (topic.clone(), handler.clone())).unzip();
         Self { topics, handlers }
     }
 
     /// Leaves a schedule to programs that support it.
     fn stop_following(&mut self, taken: &DueSchedule) {
         let is = |topic: &String, handler: &String| *topic == taken.topic && *handler == taken.handler;
-        let pairs = self.topics.drain(..).zip(self.handlers.drain(..));
-        (self.topics, self.handlers) = pairs.filter(|(topic, handler)| !is(topic, handler)).unzip();
+        let keys = self.topics.drain(..).zip(self.handlers.drain(..));
+        (self.topics, self.handlers) = keys.filter(|(topic, handler)| !is(topic, handler)).unzip();
     }
 }
 
@@ -110,7 +110,7 @@ async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Re
         }
         false => &*followed,
     };
-    let Awaited { seconds, unlisted } = engine.store.schedule_next_due(followed_now.pairs()).await?;
+    let Awaited { seconds, unlisted } = engine.store.schedule_next_due(followed_now.keys()).await?;
     if !unlisted.is_empty() {
         unlisted.iter().for_each(|saga| telemetry::schedule_unlisted(engine.worker, saga));
         publish_some(engine, |name| unlisted.iter().any(|saga| saga == name)).await?;
@@ -120,7 +120,7 @@ async fn fire_due(engine: &Engine, followed: &mut FollowedSchedules) -> sqlx::Re
     if !wait.is_zero() {
         return Ok(wait.min(WAIT_MAX));
     }
-    match engine.store.fire_schedule(followed_now.pairs()).await? {
+    match engine.store.fire_schedule(followed_now.keys()).await? {
         FireResult::Nothing => return Ok(PAUSE_WHILE_TAKEN),
         FireResult::Launched(advanced) => {
             report_left_out(&advanced);

@@ -144,7 +144,7 @@ impl Engine {
     pub(crate) fn wake_tasks(&self) {
         self.wakeups.wake_claimers();
         self.wakeups.clock.notify_one();
-        self.stop_signals.look();
+        self.stop_signals.request_check();
     }
 
     /// Reacts to a request to cancel. Waiting runs that it marked may be ready.

@@ -33,7 +33,7 @@ impl StopSignals {
     }
 
     /// A run may have been cancelled.
-    pub(super) fn look(&self) {
+    pub(super) fn request_check(&self) {
         self.changed.notify_one();
     }
 

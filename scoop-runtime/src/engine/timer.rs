@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use super::deadlines;
 use super::shared::{Engine, PAUSE_AFTER_FAILURE};
 use super::topology::refresh;
-use crate::bug::{Bug, is_injected};
 use crate::store::ClaimKey;
 use crate::telemetry;
 use crate::util::sync::lock;
@@ -32,7 +31,7 @@ const PAUSE_WHEN_DUE_MAX: Duration = Duration::from_millis(100);
 pub(super) async fn serve_timer(engine: Arc<Engine>, drained: CancellationToken) {
     let mut pause = PAUSE_WHEN_DUE;
     loop {
-        let wait = match look(&engine).await {
+        let wait = match handle_due(&engine).await {
             Ok(Some(wait)) => {
                 pause = PAUSE_WHEN_DUE;
                 wait
@@ -58,11 +57,8 @@ pub(super) async fn serve_timer(engine: Arc<Engine>, drained: CancellationToken)
 }
 
 /// Handles what is due. Returns the time until the next one, if it is known yet.
-async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
+async fn handle_due(engine: &Engine) -> sqlx::Result<Option<Duration>> {
     let poll = engine.settings.poll_interval;
-    if is_injected(Bug::NotificationsOnly) {
-        return Ok(Some(poll));
-    }
     let queues = engine.topology.queues();
     // The claimer looks before these, too, at intervals.
     let cursors = lock(&engine.queue_cursors).clone();
@@ -77,7 +73,7 @@ async fn look(engine: &Engine) -> sqlx::Result<Option<Duration>> {
                 || topology != queues.topology
                 || engine.topology.owes_acknowledgement.load(Ordering::Relaxed) =>
         {
-            refresh::look(engine).await?;
+            refresh::poll(engine).await?;
             engine.wakeups.wake_claimers();
             // The queues may be others, and something of them may be due.
             engine.wakeups.clock.notify_one();

@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use scoop_core::wait::{ChildState, MessageWait, Verdict, WaitFacts};
+use scoop_core::wait::{MessageWait, Verdict, WaitFacts};
 use scoop_core::{ChildFailure, Failure, Wait, visible_step};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::execution::{Execution, Exit, unread};
 use super::shared::Engine;
-use crate::bug::{Bug, is_injected};
 use crate::store::{LateDelivery, LaunchedRun, ParentRef, RequestKey, RequestTarget, WaitDecision};
 
 /// The shortest and the longest pause, in seconds, after which a rollback looks again whether the runs have ended that its run did not
@@ -30,8 +29,7 @@ const LATE_CHECKS: i32 = 60;
 /// The launches of a run that have failed by their strategies, as failures of children.
 pub(super) fn failed_launches(wait: Option<&Wait>) -> Vec<ChildFailure> {
     let messages = wait.map_or(&[][..], Wait::messages);
-    let failed = messages.iter().filter(|_| !is_injected(Bug::ForgetGaveUp));
-    let failed = failed.filter_map(|message| message.failure.clone());
+    let failed = messages.iter().filter_map(|message| message.failure.clone());
     let failure =
         |rolled_back| ChildFailure { rolled_back, rollback_failed: None, rollback_requested: false };
     failed.map(failure).collect()
@@ -66,13 +64,10 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
         let decided = catch_unwind(AssertUnwindSafe(|| message.plan.decide(&facts)));
         let decided =
             decided.unwrap_or_else(|_| Err(format!("the strategy `{}` panicked", message.plan.strategy())));
-        let (mut verdict, ends) = decided.map_err(|why| Exit::Stuck(why.into()))?;
-        if is_injected(Bug::GoOnEarly) && facts.count(ChildState::Committed) > 0 {
-            verdict = Verdict::GoOn;
-        }
+        let (verdict, ends) = decided.map_err(|why| Exit::Stuck(why.into()))?;
         match verdict {
             Verdict::GoOn => {
-                if !message.plan.leaves_others() && !is_injected(Bug::ForgetOthers) {
+                if !message.plan.leaves_others() {
                     let why =
                         format!("its launcher goes on without it: it waited for {}", message.plan.describe());
                     cancel_unfinished(engine, execution, &launched, &why).await?;
@@ -107,8 +102,7 @@ pub(super) async fn decide_wait(engine: &Engine, execution: &Execution, wait: Wa
     let wait = wait.with_messages(left);
     if wait.is_undecided() {
         // Below 0 no end of a child makes a difference.
-        let too_late = i32::from(is_injected(Bug::AskLate));
-        decision.children = Some((children.unfinished - ends_needed - too_late).max(-1));
+        decision.children = Some((children.unfinished - ends_needed).max(-1));
         decision.until = times.into_iter().min();
     }
     decision.wait = Some(wait);
@@ -181,7 +175,7 @@ async fn cancel(
 /// all of that has ended.
 pub(super) async fn wait_for_left(engine: &Engine, execution: &mut Execution) -> Result<Option<Exit>, Exit> {
     let messages = execution.run.left();
-    if messages.is_empty() || is_injected(Bug::ForgetLeft) {
+    if messages.is_empty() {
         return Ok(None);
     }
     let left = engine.store.left_children(execution.key.root, &messages).await;

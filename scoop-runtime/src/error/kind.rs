@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::setup::{did_you_mean, list};
 use super::words::{
-    advice, after, attempts_without_success, because, could_not, effect, listed, messages_in_words,
+    advice, after, attempts_without_success, because, could_not, effect, joined, messages_in_words,
     without_result,
 };
 use super::{FailedStep, NoResult, SetupError, is_denied, is_transient, refusal};
@@ -95,7 +95,7 @@ pub enum ErrorKind {
     #[error(
         "still running after {limit:?} were {}; each is left to other workers, where it begins again, or \
          fails as `Interrupted` if it runs at most once",
-        listed(steps)
+        joined(steps)
     )]
     StepsStopped { limit: Duration, steps: Vec<RunningStep> },
 
@@ -147,7 +147,7 @@ pub enum ErrorKind {
         Escaped(key),
         utc(*until)
     )]
-    KeptKey { topic: String, key: String, until: std::time::SystemTime },
+    RetainedKey { topic: String, key: String, until: std::time::SystemTime },
 
     #[error(
         "the reply of saga `{}` to message {message} is no `{expected}`: it is stored as {}, and the \

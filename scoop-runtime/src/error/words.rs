@@ -45,7 +45,7 @@ pub(super) fn messages_in_words(messages: usize) -> String {
 /// What could not be done: `a message could not be launched` for `a message was launched`.
 pub(super) fn could_not(doing: &str) -> String {
     let words = doing.split_once(" was ").or_else(|| doing.split_once(" were "));
-    words.map_or_else(|| doing.to_owned(), |(what, done)| format!("{what} could not be {done}"))
+    words.map_or_else(|| doing.to_owned(), |(what, participle)| format!("{what} could not be {participle}"))
 }
 
 /// How many hierarchies were not archived.
@@ -61,8 +61,8 @@ pub(super) fn advice(messages: usize, limit: u32) -> &'static str {
     match usize::try_from(limit).is_ok_and(|limit| messages > limit) {
         true => "launch fewer messages at once, or raise the `queue` of the saga",
         false => {
-            "launch again later, or let the launch wait by `.wait_for_room(..)`, which one in a transaction does not; for \
-             more room, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`"
+            "launch again later, or let the launch wait by `.wait_for_capacity(..)`, which one in a transaction does not; for \
+             more capacity, end a pause of the saga, start more processes with it, or raise its `queue`, `concurrency` or `rate`"
         }
     }
 }
@@ -100,6 +100,6 @@ pub fn written(time: Duration) -> String {
     }
 }
 
-pub(super) fn listed(steps: &[RunningStep]) -> String {
+pub(super) fn joined(steps: &[RunningStep]) -> String {
     steps.iter().map(RunningStep::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -48,7 +48,7 @@ pub enum SignalAnswer {
     Accepted,
     /// The request is recorded, and the signal is sent, but has reached no run yet: another signal of its key came first, the
     /// run is locked, or the role may not deliver it. It is kept for a minute.
-    Kept,
+    Pending,
     /// The run awaits no signal. Nothing happens.
     NotAwaiting,
 }
@@ -149,7 +149,7 @@ impl SignalAnswer {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
-            Self::Kept => "kept",
+            Self::Pending => "pending",
             Self::NotAwaiting => "not awaiting",
         }
     }
@@ -159,7 +159,7 @@ impl fmt::Display for SignalAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Accepted => "the signal has reached the run",
-            Self::Kept => "the signal is sent, but has not reached the run yet; it is kept for a minute",
+            Self::Pending => "the signal is sent, but has not reached the run yet; it is kept for a minute",
             Self::NotAwaiting => "the run awaits no signal",
         })
     }

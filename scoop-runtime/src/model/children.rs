@@ -142,11 +142,11 @@ pub(crate) fn chosen(mut named: Vec<(String, Value)>, name: &str) -> Vec<Value> 
 }
 
 fn in_order(mut named: Vec<(String, Value)>) -> Vec<Value> {
-    let place = |name: &str| {
+    let position = |name: &str| {
         let (suspensions, nth) = name.rsplit_once('#')?.1.split_once('.')?;
         Some((suspensions.parse::<u32>().ok()?, nth.parse::<usize>().ok()?))
     };
-    named.sort_by_cached_key(|(name, _)| place(name));
+    named.sort_by_cached_key(|(name, _)| position(name));
     named.into_iter().map(|(_, value)| value).collect()
 }
 
@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn many_replies_come_in_the_order_in_which_they_were_given() {
-        let place = [(10, 0), (2, 1), (2, 10), (2, 9)];
-        let named = place.map(|(suspensions, nth)| {
+        let position = [(10, 0), (2, 1), (2, 10), (2, 9)];
+        let named = position.map(|(suspensions, nth)| {
             (numbered_reply::<u32>(suspensions, nth), Value::from(format!("{suspensions} {nth}")))
         });
         assert_eq!(in_order(named.into()), ["2 1", "2 9", "2 10", "10 0"]);

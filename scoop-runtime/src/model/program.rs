@@ -6,7 +6,7 @@ pub(crate) struct Program {
     pub(crate) service: String,
     pub(crate) build: String,
     /// The handlers that stay registered although it does not have them; `None` for all.
-    pub(crate) kept: Option<Vec<String>>,
+    pub(crate) retained: Option<Vec<String>>,
 }
 
 /// Prefix of the identifier of a worker in the events that it writes. It distinguishes them from events of other

@@ -39,7 +39,7 @@ pub struct PruneResult {
 
 impl PruneResult {
     /// Nothing was deleted.
-    pub fn kept(verdict: PruneVerdict) -> Self {
+    pub fn retained(verdict: PruneVerdict) -> Self {
         Self { verdict, messages: 0, events: 0 }
     }
 }

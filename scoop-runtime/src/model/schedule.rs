@@ -119,11 +119,11 @@ impl Timetable {
                 come(first).last().into_iter().collect()
             }
         };
-        let done = match (self.missed, ticks.last()) {
+        let reached = match (self.missed, ticks.last()) {
             (Missed::All, Some(last)) => *last,
             _ => now,
         };
-        DueTicks { ticks, next_at: self.after(next_at, done), from, is_overlap: false }
+        DueTicks { ticks, next_at: self.after(next_at, reached), from, is_overlap: false }
     }
 
     /// The same after the last run, which may go on: then the schedule may leave these times out.

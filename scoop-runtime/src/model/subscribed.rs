@@ -40,19 +40,19 @@ impl Subscribed {
 
 impl fmt::Display for Subscribed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let listed = |topics: &[String], word: &str| {
+        let joined = |topics: &[String], word: &str| {
             topics.iter().map(|topic| format!("`{}`", Escaped(topic))).collect::<Vec<_>>().join(word)
         };
         match (&self.near[..], &self.others[..]) {
             ([], []) => f.write_str("no topic has handlers"),
             ([], others) => {
-                write!(f, "topics with handlers: {}", listed(others, ", "))?;
+                write!(f, "topics with handlers: {}", joined(others, ", "))?;
                 match self.count.saturating_sub(others.len()) {
                     0 => Ok(()),
                     more => write!(f, " and {more} more"),
                 }
             }
-            (near, _) => write!(f, "did you mean {}?", listed(near, " or ")),
+            (near, _) => write!(f, "did you mean {}?", joined(near, " or ")),
         }
     }
 }

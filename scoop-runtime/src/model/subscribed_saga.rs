@@ -8,7 +8,7 @@ use crate::model::retention::Retention;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageSettings {
     /// [`Message::RETENTION`].
-    pub(crate) keep: scoop_core::RetentionTimes,
+    pub(crate) retention: scoop_core::RetentionTimes,
     /// [`Message::REDACTED`].
     pub(crate) redacted: Vec<&'static str>,
     /// [`Message::FIND_BY`].
@@ -17,7 +17,7 @@ pub(crate) struct MessageSettings {
 
 impl MessageSettings {
     pub(crate) fn of<M: Message>() -> Self {
-        Self { keep: M::RETENTION, redacted: M::REDACTED.to_vec(), find_by: M::FIND_BY }
+        Self { retention: M::RETENTION, redacted: M::REDACTED.to_vec(), find_by: M::FIND_BY }
     }
 }
 
@@ -52,8 +52,8 @@ impl SubscribedSaga {
 
     /// The times for which finished hierarchies are kept that start with one of its messages, in a program with these
     /// times.
-    pub(crate) fn kept(&self, by_default: Retention) -> Retention {
-        let RetentionTimes { committed, rolled_back } = self.settings.keep;
+    pub(crate) fn retention(&self, by_default: Retention) -> Retention {
+        let RetentionTimes { committed, rolled_back } = self.settings.retention;
         let committed = committed.unwrap_or(by_default.committed);
         by_default.committed(committed).rolled_back(rolled_back.unwrap_or(by_default.rolled_back))
     }

@@ -35,7 +35,7 @@ pub(crate) fn decision_name() -> &'static str {
 )]
 pub trait Command: Message<Reply = Decision<Self::Accepted, Self::Rejected>> {
     /// The entity that decides.
-    type Entity: Entity + Applies<Self::Accepted> + Applies<Self::Undone>;
+    type Entity: Entity + Applies<Self::Accepted> + Applies<Self::Reversed>;
 
     /// The event of an accepted command.
     type Accepted: Message;
@@ -44,7 +44,7 @@ pub trait Command: Message<Reply = Decision<Self::Accepted, Self::Rejected>> {
     type Rejected: Rejection;
 
     /// The event that undoes an accepted command. [`Command::Accepted`] for a command without `undo`.
-    type Undone: Message;
+    type Reversed: Message;
 
     /// What `fetch` returns; `()` without it.
     type Fetched: Stored;
@@ -105,7 +105,7 @@ pub trait Command: Message<Reply = Decision<Self::Accepted, Self::Rejected>> {
     ) -> Decision<Self::Accepted, Self::Rejected>;
 
     /// The event that undoes an accepted command in a rollback, if one is needed.
-    fn undo(&self, entity: &Self::Entity, event: &Self::Accepted) -> Option<Self::Undone> {
+    fn undo(&self, entity: &Self::Entity, event: &Self::Accepted) -> Option<Self::Reversed> {
         let _ = (entity, event);
         None
     }

@@ -126,8 +126,8 @@ impl<T: Joined> HandledMessage<T> {
 fn joined_settings(members: &[JoinMember]) -> MessageSettings {
     let all = members.iter().map(|member| (member.settings)());
     all.fold(MessageSettings::default(), |mut set, member| {
-        set.keep.committed = set.keep.committed.max(member.keep.committed);
-        set.keep.rolled_back = set.keep.rolled_back.max(member.keep.rolled_back);
+        set.retention.committed = set.retention.committed.max(member.retention.committed);
+        set.retention.rolled_back = set.retention.rolled_back.max(member.retention.rolled_back);
         set.redacted.extend(member.redacted);
         set
     })

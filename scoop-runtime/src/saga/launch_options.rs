@@ -251,8 +251,8 @@ macro_rules! launch_options {
     };
 }
 
-/// The method that lets a launch wait for room in a queue, for a builder with a field `room_within`.
-macro_rules! room_option {
+/// The method that lets a launch wait for room in a queue, for a builder with a field `capacity_within`.
+macro_rules! capacity_option {
     () => {
         /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at
         /// most this time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after
@@ -277,16 +277,16 @@ macro_rules! room_option {
         /// # impl scoop_core::Message for OrderPlaced { const TOPIC: &'static str = "orders.placed"; type Reply = (); }
         /// # async fn example(scoop: scoop_runtime::Scoop) -> Result<(), scoop_runtime::RuntimeError> {
         /// let retry_for = Duration::from_secs(5);
-        /// scoop.launch(OrderPlaced { order: 7 }).wait_for_room(retry_for).await?;
-        /// scoop.launch_all((0..100).map(|order| OrderPlaced { order })).wait_for_room(retry_for).await?;
+        /// scoop.launch(OrderPlaced { order: 7 }).wait_for_capacity(retry_for).await?;
+        /// scoop.launch_all((0..100).map(|order| OrderPlaced { order })).wait_for_capacity(retry_for).await?;
         /// # Ok(())
         /// # }
         /// ```
-        pub fn wait_for_room(mut self, within: ::std::time::Duration) -> Self {
-            self.room_within = Some(within);
+        pub fn wait_for_capacity(mut self, within: ::std::time::Duration) -> Self {
+            self.capacity_within = Some(within);
             self
         }
     };
 }
 
-pub(crate) use {launch_options, room_option};
+pub(crate) use {capacity_option, launch_options};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 pub use inventory;
 pub use scoop_core::{
     Application, CodedError, ContinueAsNew, Definition, Error, Failure, Message, Missed, NamedType, Next,
-    QuestionMark, Result, Schedule, Signal, StepDefinition, StepKind, With,
+    Result, Schedule, Signal, StepDefinition, StepKind, TryOperator, With,
 };
 use scoop_core::{Json, Stored};
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub const fn has_own_topic<T: Handled>(index: usize) -> bool {
 }
 
 /// Executes a step that returns nothing.
-pub fn done<'a>(step: impl Future<Output = Result<(), impl Into<Error>>> + Send + 'a) -> Boxed<'a, StepEnd> {
+pub fn unit<'a>(step: impl Future<Output = Result<(), impl Into<Error>>> + Send + 'a) -> Boxed<'a, StepEnd> {
     Box::pin(async {
         step.await.map_err(Into::into)?;
         Ok(StepEnd::CONTINUE)

@@ -184,7 +184,7 @@ impl Sagas {
     }
 
     /// Topics and names of all sagas, pair by pair; with their other names.
-    pub(crate) fn pairs(&self) -> (&[String], &[String]) {
+    pub(crate) fn keys(&self) -> (&[String], &[String]) {
         (&self.topics, &self.names)
     }
 

@@ -21,7 +21,6 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::services::{StepEffect, StepServices};
-use crate::bug::{Bug, is_injected};
 use crate::error::ErrorKind;
 use crate::error::sqlstate::RolledBack;
 use crate::error::{CHAIN_MAX, is_of_infrastructure, is_transient_within_step};
@@ -46,7 +45,7 @@ use crate::{HierarchyId, RuntimeError, When};
 /// Dropping a future of a scope before it is ready adds nothing to the step. Where something may be added, the method says so.
 pub struct Scope<'a> {
     services: StepServices<'a>,
-    place: CallSite<'a>,
+    site: CallSite<'a>,
     context: Context,
     replies: Vec<(String, Value)>,
     transaction: Option<StepTransaction>,
@@ -159,10 +158,10 @@ pub(crate) struct ScopeOutput {
 }
 
 impl<'a> Scope<'a> {
-    pub(crate) fn new(services: StepServices<'a>, place: CallSite<'a>, context: Context) -> Self {
+    pub(crate) fn new(services: StepServices<'a>, site: CallSite<'a>, context: Context) -> Self {
         Self {
             services,
-            place,
+            site,
             context,
             replies: vec![],
             transaction: None,
@@ -176,14 +175,14 @@ impl<'a> Scope<'a> {
 
     /// The next call is the `finally` of the step that was called before.
     pub(crate) fn cleans_up(&mut self) {
-        self.place.cleanup = true;
+        self.site.cleanup = true;
     }
 
     /// The next call is the `finally` of the step at this position, whose attempts failed in this iteration.
     pub(crate) fn cleans_up_after(&mut self, position: usize, iteration: u32) {
-        let place = &mut self.place;
-        (place.position, place.iteration) = (position, iteration);
-        place.step = &place.definition.steps[position].name;
+        let site = &mut self.site;
+        (site.position, site.iteration) = (position, iteration);
+        site.step = &site.definition.steps[position].name;
         self.cleans_up();
     }
 
@@ -230,7 +229,7 @@ impl<'a> Scope<'a> {
     /// ```
     pub async fn tx(&mut self) -> Result<&mut PgConnection> {
         if self.transaction.is_none() {
-            self.transaction = Some(self.place.open(self.services).await?);
+            self.transaction = Some(self.site.open(self.services).await?);
         }
         let opened = self.transaction.as_mut().expect("it was just opened");
         Ok(&mut *opened.transaction)
@@ -298,18 +297,18 @@ impl<'a> Scope<'a> {
     #[track_caller]
     fn emit(&mut self, mut message: EmittedMessage, detached_root: Option<Uuid>) -> Emit<'_> {
         let of_program = || self.services.settings.default_wait.clone();
-        let wait = message.wait.take().or_else(|| self.place.saga.handler.wait()).or_else(of_program);
+        let wait = message.wait.take().or_else(|| self.site.saga.handler.wait()).or_else(of_program);
         // What belongs to a rollback is not cancelled.
-        let in_rollback = self.place.flags.direction(self.place.run) == Direction::Backward;
+        let in_rollback = self.site.flags.direction(self.site.run) == Direction::Backward;
         Emit {
             services: self.services,
-            place: self.place,
+            site: self.site,
             context: if detached_root.is_none() { self.context.clone() } else { Context::default() },
             emissions: &mut self.emissions,
-            ignored: Some((&mut self.ignored, &self.place.run.source)),
+            ignored: Some((&mut self.ignored, &self.site.run.source)),
             message,
             // A lineage has one id more than runs, and the child is one run deeper.
-            depth: if detached_root.is_none() { self.place.run.lineage.ids().len() } else { 1 },
+            depth: if detached_root.is_none() { self.site.run.lineage.ids().len() } else { 1 },
             detached_root,
             options: Options::default(),
             wait,
@@ -346,20 +345,20 @@ impl<'a> Scope<'a> {
     pub async fn detach_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
         let launched = self.launch_unique(message, key).await;
         launched.inspect_err(|error| {
-            self.ignored.remember("a launch", error, self.place.step_name(), &self.place.run.source);
+            self.ignored.remember("a launch", error, self.site.step_name(), &self.site.run.source);
         })
     }
 
     async fn launch_unique<M: Message>(&mut self, message: M, key: &str) -> Result<UniqueLaunch> {
-        self.place.check_declared(M::TOPIC, std::any::type_name::<M>())?;
+        self.site.check_declared(M::TOPIC, std::any::type_name::<M>())?;
         let limit = self.services.settings.limits.payload_bytes_max;
         let launched = store::prepare(&message, limit);
         let launched =
-            launched.map_err(|error| Unstorable::in_step(self.place.step_name(), error))?.unique(key);
+            launched.map_err(|error| Unstorable::in_step(self.site.step_name(), error))?.unique(key);
         let bytes_max = self.services.settings.limits.context_bytes_max;
         let launched = launched.with(with_trace(Context::default(), trace::current().as_ref(), bytes_max));
         let root = launched.root;
-        self.place.note_launch(self.services, M::TOPIC);
+        self.site.note_launch(self.services, M::TOPIC);
         let store = self.services.store;
         let launch = insert_in(store, self.services.unhandled, self.tx().await?, launched).await;
         let launch =
@@ -408,7 +407,7 @@ impl<'a> Scope<'a> {
     /// another type. The context is then unchanged.
     pub fn set<K: ContextKey>(&mut self, element: K) -> Result<()> {
         let mut context = self.context.clone();
-        context.set(element).map_err(|error| Unstorable::in_step(self.place.step_name(), error.into()))?;
+        context.set(element).map_err(|error| Unstorable::in_step(self.site.step_name(), error.into()))?;
         launch_options::check_context_size(self.services.settings.limits.context_bytes_max, &context)?;
         self.context = context;
         Ok(())
@@ -493,7 +492,7 @@ impl<'a> Scope<'a> {
         let limit = self.services.settings.limits.payload_bytes_max;
         let signal = signal::prepare(&signal, key.into(), limit).map_err(Error::permanent);
         let signal = signal.inspect_err(|error| {
-            self.ignored.remember("a signal", error, self.place.step_name(), &self.place.run.source);
+            self.ignored.remember("a signal", error, self.site.step_name(), &self.site.run.source);
         })?;
         self.signals.push(SentSignal { trace: self.trace_context(), ..signal });
         Ok(())
@@ -523,7 +522,7 @@ impl<'a> Scope<'a> {
     /// The failure of a run that gives up, with the reasons; or an error if the database fails.
     pub fn check(&mut self) -> impl Future<Output = Result<()>> + Send {
         async move {
-            let CallSite { key, run, flags, step, .. } = self.place;
+            let CallSite { key, run, flags, step, .. } = self.site;
             let asked = self.services.store.give_up_reasons(key).await.map_err(|error| {
                 Error::infrastructure(format!(
                     "the cancellation state of step `{step}` could not be read: {error}"
@@ -554,29 +553,29 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn stop_signal(&self) -> StopSignal {
-        self.services.engine.stop_signal(self.place.key)
+        self.services.engine.stop_signal(self.site.key)
     }
 
     /// The number of times that this step directly preceded itself: 0, then 1 when it is repeated, and so on. In a
     /// compensation it is that of the step execution which it compensates.
     pub fn iteration(&self) -> u32 {
-        self.place.iteration
+        self.site.iteration
     }
 
     /// The number of earlier calls of the child failure handler for this step; 0 in any other function.
     pub fn handler_iteration(&self) -> u32 {
-        self.place.handler_iteration.unwrap_or(0)
+        self.site.handler_iteration.unwrap_or(0)
     }
 
     /// The number of this execution of the run, as trees show it: 1, and one more each time that the run continues as new.
     pub fn execution(&self) -> u32 {
-        self.place.run.execution.number.saturating_add(1)
+        self.site.run.execution.number.saturating_add(1)
     }
 
     /// The number of failed attempts before this one: the step failed and is retried, or the database or its
     /// connection failed.
     pub fn attempt(&self) -> u32 {
-        self.place.attempt
+        self.site.attempt
     }
 
     /// An idempotency key for effects outside the database. It is the same whenever this step execution is repeated,
@@ -595,7 +594,7 @@ impl<'a> Scope<'a> {
     /// # }
     /// ```
     pub fn idempotency_key(&self) -> Uuid {
-        let CallSite { definition, handler_iteration, step, run, cleanup, .. } = self.place;
+        let CallSite { definition, handler_iteration, step, run, cleanup, .. } = self.site;
         // The recorded name of a part of a rollback is unique in the run.
         let forward = definition.step_index(step).map(|at| &definition.steps[at]);
         let (step, completions) =
@@ -612,22 +611,22 @@ impl<'a> Scope<'a> {
 
     /// The id of the message that this run handles. It is the same in all executions of a run that continues as new.
     pub fn message_id(&self) -> Uuid {
-        self.place.run.message
+        self.site.run.message
     }
 
     /// The lineage of this run: the ids of its ancestors and its own id.
     pub fn lineage(&self) -> &Lineage {
-        &self.place.run.lineage
+        &self.site.run.lineage
     }
 
     /// The name of the saga.
     pub fn handler(&self) -> &str {
-        &self.place.definition.saga
+        &self.site.definition.saga
     }
 
     /// The recorded name of this call.
     pub fn step(&self) -> &str {
-        self.place.step
+        self.site.step
     }
 
     /// Decodes the value that `step` returned.
@@ -636,15 +635,14 @@ impl<'a> Scope<'a> {
             Error::msg(format!(
                 "step `{step}` has not returned anything that `{}` could use; was it skipped? Then take an \
                  `Option` of it",
-                self.place.step
+                self.site.step
             ))
         })
     }
 
     fn returned_by(&self, step: &str) -> Option<&Value> {
-        let outputs = self.place.outputs;
-        let definition = self.place.definition.steps.iter().find(|it| it.name == step);
-        let definition = definition.filter(|_| !is_injected(Bug::ForgetFormerNames));
+        let outputs = self.site.outputs;
+        let definition = self.site.definition.steps.iter().find(|it| it.name == step);
         let former = definition.map_or(&[][..], |it| it.was).iter().rev();
         outputs.get(step).or_else(|| former.filter_map(|was| outputs.get(*was)).next())
     }
@@ -658,7 +656,7 @@ impl<'a> Scope<'a> {
         let Some(value) = self.returned_by(step) else {
             return Ok(None);
         };
-        let wait = self.place.definition.steps.iter().find(|it| it.name == step && it.kind == StepKind::Wait);
+        let wait = self.site.definition.steps.iter().find(|it| it.name == step && it.kind == StepKind::Wait);
         let signal = wait.and_then(|wait| wait.awaits);
         let unfit = |why: String| {
             let expected = std::any::type_name::<T>();
@@ -724,7 +722,7 @@ pub struct UniqueLaunch {
 #[must_use = "nothing is launched without `.await`: write `.await?` after it"]
 pub struct Emit<'s> {
     services: StepServices<'s>,
-    place: CallSite<'s>,
+    site: CallSite<'s>,
     context: Context,
     emissions: &'s mut Vec<Emission>,
     /// What remembers an error, and the source of the run.
@@ -803,7 +801,7 @@ impl Emit<'_> {
         if depth <= limit {
             return None;
         }
-        let StepName { saga, step } = self.place.step_name();
+        let StepName { saga, step } = self.site.step_name();
         let (saga, step, topic) = (saga.to_owned(), step.to_owned(), self.message.topic.clone());
         Some(Error::permanent(RuntimeError::from(ErrorKind::DepthExceeded {
             saga,
@@ -822,7 +820,7 @@ impl<'s> IntoFuture for Emit<'s> {
     #[track_caller]
     fn into_future(mut self) -> Self::IntoFuture {
         async move {
-            let (ignored, step) = (self.ignored.take(), self.place.step_name());
+            let (ignored, step) = (self.ignored.take(), self.site.step_name());
             let launched = self.launched().await;
             if let (Err(error), Some((ignored, source))) = (&launched, ignored) {
                 ignored.remember("a launch", error, step, source);
@@ -835,11 +833,11 @@ impl<'s> IntoFuture for Emit<'s> {
 
 impl Emit<'_> {
     async fn launched(self) -> Result<Uuid> {
-        self.place.check_declared(&self.message.topic, self.message.of)?;
+        self.site.check_declared(&self.message.topic, self.message.of)?;
         if let Some(error) = self.depth_exceeded() {
             return Err(error);
         }
-        let (settings, step) = (self.services.settings, self.place.step_name());
+        let (settings, step) = (self.services.settings, self.site.step_name());
         let EmittedMessage { topic, payload, of, requires_handler, find_by, .. } = self.message;
         let what = || format!("a message for topic `{topic}`");
         let payload = payload.map_err(|error| Unstorable::in_step(step, error))?;
@@ -869,7 +867,7 @@ impl Emit<'_> {
             .await
             .map_err(|error| Unstorable::in_step(step, error))?;
         let wait = wait.map(|plan| plan.with_deadlines(context.give_up_at(Direction::Forward)));
-        self.place.note_launch(self.services, &topic);
+        self.site.note_launch(self.services, &topic);
         let (message, detached_root) = (ids::now_v7(), self.detached_root);
         self.emissions.push(Emission {
             message,

@@ -23,7 +23,7 @@ pub(crate) fn prepare<S: Signal>(signal: &S, key: String, limit: usize) -> Resul
 /// Checks the name, the key and the value of a signal. The value is made after the other checks.
 pub(crate) fn prepare_value(
     to: SignalKey,
-    keep: Duration,
+    retention: Duration,
     limit: usize,
     value: impl FnOnce() -> serde_json::Result<Value>,
 ) -> Result<NewSignal, RuntimeError> {
@@ -33,5 +33,5 @@ pub(crate) fn prepare_value(
     }
     let value = value().map_err(|why| refused(why.to_string()))?;
     let payload = payload::storable(value, limit, || format!("the signal `{}`", to.name))?;
-    Ok(NewSignal { id: ids::now_v7(), to, payload, keep: keep.min(RETENTION_MAX), trace: None })
+    Ok(NewSignal { id: ids::now_v7(), to, payload, retention: retention.min(RETENTION_MAX), trace: None })
 }

@@ -67,8 +67,8 @@ impl ClaimQueues {
 
     /// The topics, handlers and reservations.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&str, &str, i32)> {
-        let pairs = self.topics.iter().zip(&self.handlers);
-        pairs.zip(&self.reserved_for).map(|((topic, handler), queue)| (&**topic, &**handler, *queue))
+        let subscriptions = self.topics.iter().zip(&self.handlers);
+        subscriptions.zip(&self.reserved_for).map(|((topic, handler), queue)| (&**topic, &**handler, *queue))
     }
 
     /// The queues that `accepts` accepts, by topic, handler and reservation.

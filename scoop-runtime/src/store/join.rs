@@ -70,7 +70,7 @@ pub(crate) enum JoinResult {
 #[derive(Debug)]
 pub(crate) enum Withdrawal {
     /// The message does not wait any more. `joined` is the hierarchy that joins it, if there is one.
-    Done { joined: Option<Uuid> },
+    Withdrawn { joined: Option<Uuid> },
     /// Nothing has changed: another session keeps the key locked.
     Locked,
 }

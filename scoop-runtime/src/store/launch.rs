@@ -68,7 +68,7 @@ impl NewMessage {
     /// A message with fresh ids.
     pub(crate) fn new(topic: impl Into<Cow<'static, str>>, payload: Value, bytes: usize) -> Self {
         let (id, root) = (ids::now_v7(), ids::now_v7());
-        let (context, deadlines, here) = (Context::default(), vec![], BTreeMap::new());
+        let (context, deadlines, local_runs) = (Context::default(), vec![], BTreeMap::new());
         Self {
             id,
             root,
@@ -77,7 +77,7 @@ impl NewMessage {
             context,
             due: None,
             deadlines,
-            local_runs: here,
+            local_runs,
             required: None,
             bytes,
             is_unique: false,

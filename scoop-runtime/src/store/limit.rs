@@ -10,7 +10,6 @@ use super::queue_cursors::QueueCursors;
 use super::queue_limit::QUEUE_MAX;
 use super::rate::{RateState, seconds_between};
 use super::types::{ClaimedRun, Claimer, Suspect, Unclaimed};
-use crate::bug::{Bug, is_injected};
 #[cfg(feature = "in-memory")]
 use crate::model::limits::HandlerLimits;
 use crate::model::limits::{Limit, Limits, Rate};
@@ -81,7 +80,7 @@ pub(crate) struct FreedKeys {
 pub(crate) struct ReadPage {
     /// The key from which the next page begins, if there is one.
     pub(crate) next: Option<String>,
-    pub(crate) took: Duration,
+    pub(crate) time: Duration,
 }
 
 /// A due run that may be claimed, as far as its key follows from it.
@@ -135,7 +134,7 @@ pub(crate) struct KeyCapacity {
 pub(crate) struct Return {
     pub(crate) key: String,
     /// The maximum number of runs.
-    pub(crate) places: i64,
+    pub(crate) runs_max: i64,
     /// Whether the rate admits no more than these, but the concurrency does.
     is_limited_by_rate: bool,
 }
@@ -237,8 +236,7 @@ impl From<&RecordedLimit> for HandlerLimits {
 
 impl Usage {
     fn free_concurrency(&self, key: &str, most: u32) -> i64 {
-        let free = (i64::from(most) - self.running.get(key).copied().unwrap_or(0)).max(0);
-        if is_injected(Bug::ExceedLimits) { free.max(1) } else { free }
+        (i64::from(most) - self.running.get(key).copied().unwrap_or(0)).max(0)
     }
 
     fn free_rate(&self, key: &str, rate: Rate) -> i64 {
@@ -277,9 +275,9 @@ impl Usage {
     ) -> Vec<Return> {
         let of_key = |key: String| {
             let KeyCapacity { concurrency, rate } = self.capacity_of_key(limit, &key);
-            let places = concurrency.min(rate).min(RETURNS_MAX);
-            let is_limited_by_rate = places < concurrency;
-            Return { places: (places - returned.get(&key)).max(0), key, is_limited_by_rate }
+            let runs_max = concurrency.min(rate).min(RETURNS_MAX);
+            let is_limited_by_rate = runs_max < concurrency;
+            Return { runs_max: (runs_max - returned.get(&key)).max(0), key, is_limited_by_rate }
         };
         keys.into_iter().map(of_key).collect()
     }
@@ -329,20 +327,20 @@ impl Returned {
     /// Records the returned runs. Where there are fewer than the capacity, none is parked any more.
     pub(crate) fn add(&mut self, returns: &[Return]) {
         for it in returns {
-            *self.0.entry(it.key.clone()).or_default() += it.places;
+            *self.0.entry(it.key.clone()).or_default() += it.runs_max;
         }
     }
 
     pub(crate) fn claim(&mut self, key: &str) {
-        if let Some(places) = self.0.get_mut(key) {
-            *places = (*places - 1).max(0);
+        if let Some(runs_max) = self.0.get_mut(key) {
+            *runs_max = (*runs_max - 1).max(0);
         }
     }
 }
 
 impl Return {
     pub(crate) fn change(&self, returned: i64) -> RateChange {
-        let has_parked = self.is_limited_by_rate && returned >= self.places;
+        let has_parked = self.is_limited_by_rate && returned >= self.runs_max;
         RateChange { begun: 0, has_parked: Some(has_parked) }
     }
 }
@@ -431,13 +429,13 @@ impl SagaLimit {
     fn keeps_rates_of(&self, recorded: &[&RecordedLimit]) -> Option<String> {
         let Limits { rate, by, .. } = self.limits;
         let is_by_key = rate?.is_by_key;
-        let is_kept = |it: &&&RecordedLimit| {
+        let is_matching = |it: &&&RecordedLimit| {
             let has_same_keys = !is_by_key || it.of.key_from.as_deref() == by;
             it.rate.is_some_and(|former| former.is_by_key == is_by_key) && has_same_keys
         };
-        let mut kept: Vec<_> = recorded.iter().filter(is_kept).collect();
-        kept.sort_by_key(|it| it.of.saga != self.saga);
-        kept.first().map(|it| it.of.saga.clone())
+        let mut matching: Vec<_> = recorded.iter().filter(is_matching).collect();
+        matching.sort_by_key(|it| it.of.saga != self.saga);
+        matching.first().map(|it| it.of.saga.clone())
     }
 
     /// What changes in these recorded limits, if anything does. A recorded name that is one of another saga of this program has been
@@ -455,8 +453,8 @@ impl SagaLimit {
             left_out = all_names.len() - own.len();
             all_names.clone_from(&own);
         }
-        let listed = |names: BTreeSet<&String>| names.into_iter().cloned().collect::<Vec<_>>();
-        let all_names = listed(all_names);
+        let owned = |names: BTreeSet<&String>| names.into_iter().cloned().collect::<Vec<_>>();
+        let all_names = owned(all_names);
         let record = self.to_record(all_names.clone());
         if of_others.is_empty() && recorded.iter().copied().eq(&record) {
             return None;
@@ -464,7 +462,7 @@ impl SagaLimit {
         let of_recorded = recorded.iter().flat_map(|it| &it.of.handlers);
         let unparked = own.iter().copied().chain(of_recorded);
         let keeps = |name: &str| record.as_ref().is_some_and(|record| keeps_keys_of(name, record, known));
-        let unparked_handlers = listed(unparked.filter(|name| !keeps(name)).collect());
+        let unparked_handlers = owned(unparked.filter(|name| !keeps(name)).collect());
         Some(LimitChange {
             saga: self.saga.clone(),
             all_names,
@@ -472,7 +470,7 @@ impl SagaLimit {
             unparked_handlers,
             keeps_rates_of: self.keeps_rates_of(&recorded),
             record,
-            own_names: listed(own),
+            own_names: owned(own),
         })
     }
 }
@@ -540,19 +538,19 @@ mod tests {
         let key = || ["k".to_owned()];
         let running = |runs| Usage { running: [("k".to_owned(), runs)].into(), ..Usage::default() };
         let mut returned = Returned::default();
-        let places = |usage: Usage, returned: &mut Returned| {
+        let runs_max = |usage: Usage, returned: &mut Returned| {
             let returns = usage.returns(&limit, returned, key());
             returned.add(&returns);
-            returns[0].places
+            returns[0].runs_max
         };
-        assert_eq!(places(running(2), &mut returned), 0, "all are taken");
-        assert_eq!(places(running(1), &mut returned), 1, "a run has ended");
-        assert_eq!(places(running(1), &mut returned), 0, "a run has returned for that place");
-        assert_eq!(places(running(0), &mut returned), 1, "another run has ended");
+        assert_eq!(runs_max(running(2), &mut returned), 0, "all are taken");
+        assert_eq!(runs_max(running(1), &mut returned), 1, "a run has ended");
+        assert_eq!(runs_max(running(1), &mut returned), 0, "a run has returned for that place");
+        assert_eq!(runs_max(running(0), &mut returned), 1, "another run has ended");
         returned.claim("k");
-        assert_eq!(places(running(1), &mut returned), 0, "one has returned, and one is claimed");
+        assert_eq!(runs_max(running(1), &mut returned), 0, "one has returned, and one is claimed");
         returned.claim("k");
-        assert_eq!(places(running(1), &mut returned), 1, "both are claimed, and one of them has ended");
+        assert_eq!(runs_max(running(1), &mut returned), 1, "both are claimed, and one of them has ended");
     }
 
     fn after(limits: &[SagaLimit], known: &[RecordedLimit]) -> Vec<RecordedLimit> {
@@ -638,16 +636,16 @@ mod tests {
         let record = |name: &str, limits| limit(name, &[], limits).to_record(vec![name.to_owned()]).unwrap();
         let rate = record("b", Limits::NONE.rate(5, 1_000));
         let by_key = record("c", Limits::NONE.rate_by(5, 1_000, "k"));
-        let kept = |was: &[&str], limits| {
+        let matching = |was: &[&str], limits| {
             let known = vec![rate.clone(), by_key.clone()];
             let changes = LimitChange::of_all(&[limit("d", was, limits)], known);
             changes[0].keeps_rates_of.clone()
         };
-        assert_eq!(kept(&["b"], Limits::NONE.rate(9, 3_000)), Some("b".into()));
-        assert_eq!(kept(&["c"], Limits::NONE.rate_by(9, 3_000, "k")), Some("c".into()));
-        assert_eq!(kept(&["c"], Limits::NONE.rate_by(5, 1_000, "other")), None);
-        assert_eq!(kept(&["b"], Limits::NONE.rate_by(5, 1_000, "k")), None);
-        assert_eq!(kept(&["b"], Limits::NONE.concurrency(1)), None);
+        assert_eq!(matching(&["b"], Limits::NONE.rate(9, 3_000)), Some("b".into()));
+        assert_eq!(matching(&["c"], Limits::NONE.rate_by(9, 3_000, "k")), Some("c".into()));
+        assert_eq!(matching(&["c"], Limits::NONE.rate_by(5, 1_000, "other")), None);
+        assert_eq!(matching(&["b"], Limits::NONE.rate_by(5, 1_000, "k")), None);
+        assert_eq!(matching(&["b"], Limits::NONE.concurrency(1)), None);
     }
 
     #[test]
@@ -756,7 +754,7 @@ mod tests {
         let usage = usage([("a", 0, 2), ("b", 1, 0), ("c", 0, 3), ("d", 2, 3)]);
         let keys = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         let returns = usage.returns(&limit, &Returned::default(), keys);
-        assert_eq!(returns.iter().map(|it| it.places).collect::<Vec<_>>(), [1, 1, 0, 0]);
+        assert_eq!(returns.iter().map(|it| it.runs_max).collect::<Vec<_>>(), [1, 1, 0, 0]);
         let looks = |returned: [i64; 4]| {
             let changes = returns.iter().zip(returned).map(|(it, returned)| it.change(returned).has_parked);
             changes.collect::<Option<Vec<_>>>().unwrap()

@@ -522,13 +522,13 @@ storage! {
     /// Subscriptions of handlers.
     trait SubscriptionStorage {
         /// Registers the sagas that messages are delivered to, in place of their former names.
-        async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> ();
+        async fn register(&self, subscriptions: &[SubscribedSaga], retention: Retention) -> ();
 
         /// The names that newer programs have given these sagas, and that this program does not have.
         async fn renamed_sagas(&self, subscriptions: &[SubscribedSaga]) -> Vec<Renamed>;
 
         /// The registered handlers in this part of the list, by topic and saga.
-        async fn listed_handlers(&self, part: &HandlerList) -> Vec<RegisteredHandler>;
+        async fn list_handlers(&self, part: &HandlerList) -> Vec<RegisteredHandler>;
     }
 
     /// Sagas with limits.
@@ -551,10 +551,10 @@ storage! {
         async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> ();
 
         /// The wait until one of these is due, and those without a row.
-        async fn schedule_next_due(&self, pairs: SubscriptionKeys<'_>) -> Awaited;
+        async fn schedule_next_due(&self, subscriptions: SubscriptionKeys<'_>) -> Awaited;
 
         /// Launches the due ticks of one of these schedules and advances it, in one transaction.
-        async fn fire_schedule(&self, pairs: SubscriptionKeys<'_>) -> FireResult;
+        async fn fire_schedule(&self, subscriptions: SubscriptionKeys<'_>) -> FireResult;
 
         /// Launches a tick now, beside the schedule, with this root and the id of the request. Returns its handlers;
         /// `None` if there is no such schedule.

@@ -86,8 +86,8 @@ impl Snapshot {
     pub(super) fn parse(text: &str, own: &str) -> Result<Self, ParseIntError> {
         let mut parts = text.splitn(3, ':').skip(1);
         let (end, own): (u64, u64) = (parts.next().unwrap_or_default().parse()?, own.parse()?);
-        let listed = parts.next().unwrap_or_default().split(',').filter(|id| !id.is_empty());
-        let mut in_progress = listed.map(str::parse).collect::<Result<Vec<_>, _>>()?;
+        let ids = parts.next().unwrap_or_default().split(',').filter(|id| !id.is_empty());
+        let mut in_progress = ids.map(str::parse).collect::<Result<Vec<_>, _>>()?;
         in_progress.retain(|id| *id != own);
         in_progress.extend(end..own);
         Ok(Self { own, in_progress })
@@ -290,10 +290,9 @@ mod tests {
         fn scan(&mut self) -> QueueScan {
             let (end, own) = (self.ended, self.next);
             self.next += 1;
-            let listed: Vec<_> =
+            let ids: Vec<_> =
                 self.open.iter().map(|it| it.id).filter(|id| *id < end).map(|id| id.to_string()).collect();
-            let snapshot =
-                Snapshot::parse(&format!("0:{end}:{}", listed.join(",")), &own.to_string()).unwrap();
+            let snapshot = Snapshot::parse(&format!("0:{end}:{}", ids.join(",")), &own.to_string()).unwrap();
             self.ended = own + 1;
             QueueScan { at: at(self.now), snapshot }
         }

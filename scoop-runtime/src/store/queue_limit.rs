@@ -40,9 +40,9 @@ impl fmt::Display for QueueLength {
     }
 }
 
-pub(crate) fn limited_topics(pairs: impl IntoIterator<Item = (String, String)>) -> LimitedTopics {
+pub(crate) fn limited_topics(subscriptions: impl IntoIterator<Item = (String, String)>) -> LimitedTopics {
     let mut topics = LimitedTopics::new();
-    for (topic, saga) in pairs {
+    for (topic, saga) in subscriptions {
         topics.entry(topic).or_default().push(saga);
     }
     topics

@@ -9,7 +9,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bug::{Bug, is_injected};
 use crate::model::limits::Rate;
 
 /// A group covers this part of the period, if the rate admits more runs than this.
@@ -92,8 +91,7 @@ impl RateWindow {
     /// How many runs may begin now.
     pub(crate) fn capacity(&self, rate: Rate, now: i64) -> i64 {
         let counts = self.0.iter().filter(|begun| begun.counts(rate, now)).map(|begun| begun.2.max(0));
-        let capacity = (i64::from(rate.runs) - counts.fold(0, i64::saturating_add)).max(0);
-        if is_injected(Bug::ExceedRates) { capacity.max(1) } else { capacity }
+        (i64::from(rate.runs) - counts.fold(0, i64::saturating_add)).max(0)
     }
 
     /// The time at which the next run may begin, if none may begin now.

@@ -29,7 +29,7 @@ impl PruneBatch {
     }
 
     /// Learns that a transaction with this many hierarchies took so long.
-    pub fn took(&mut self, time: Duration, size: usize) {
+    pub fn record(&mut self, time: Duration, size: usize) {
         self.0 = match time {
             time if time > BATCH_TIME => (size / 2).max(1),
             time if time < BATCH_TIME / 2 => (self.0 * 2).min(BATCH_MAX),

@@ -214,7 +214,7 @@ pub(super) struct SignalRow {
     key: String,
     payload: Value,
     /// For how many seconds it is kept.
-    keep: f64,
+    retention: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<String>,
 }
@@ -503,9 +503,9 @@ pub(super) fn count(number: usize) -> i32 {
 }
 
 impl From<SentSignal> for SignalRow {
-    fn from(SentSignal { id, to: SignalKey { name, key }, payload, keep, trace }: SentSignal) -> Self {
+    fn from(SentSignal { id, to: SignalKey { name, key }, payload, retention, trace }: SentSignal) -> Self {
         let traceparent = trace.as_ref().map(TraceContext::traceparent);
-        Self { id, name, key, payload, keep: keep.as_secs_f64(), traceparent }
+        Self { id, name, key, payload, retention: retention.as_secs_f64(), traceparent }
     }
 }
 
@@ -517,9 +517,9 @@ impl SignalRow {
     /// The signal as a client sends it.
     #[cfg(feature = "in-memory")]
     pub(super) fn signal(&self) -> NewSignal {
-        let keep = Duration::try_from_secs_f64(self.keep).unwrap_or(Duration::MAX);
+        let retention = Duration::try_from_secs_f64(self.retention).unwrap_or(Duration::MAX);
         let trace = sender(self.traceparent.as_deref());
-        NewSignal { id: self.id, to: self.to(), payload: self.payload.clone(), keep, trace }
+        NewSignal { id: self.id, to: self.to(), payload: self.payload.clone(), retention, trace }
     }
 }
 

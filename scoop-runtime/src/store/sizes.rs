@@ -10,7 +10,7 @@ pub(crate) struct StoreSizes {
     pub(crate) failed_rollbacks: i64,
     /// The runs of retired handlers without a program and without a deadline: nothing ends the waits for them. No more than 1,000 are
     /// counted.
-    pub(crate) endless_waits: i64,
+    pub(crate) unbounded_waits: i64,
     /// The hierarchies that could not be deleted. No more than 1,000 are counted.
     pub(crate) undeletable: i64,
     pub(crate) working_set_bytes: i64,

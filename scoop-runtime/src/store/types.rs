@@ -191,7 +191,7 @@ pub(crate) struct CommittedParent {
     pub(crate) is_first: bool,
     pub(crate) handler: String,
     /// The time from its beginning to its end.
-    pub(crate) took: time::Duration,
+    pub(crate) duration: time::Duration,
 }
 
 /// The step of the failed attempts since the last event, compared with that of the newest attempt.

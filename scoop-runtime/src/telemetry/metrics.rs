@@ -167,7 +167,7 @@ metrics! {
     gauge "scoop_failed_rollbacks" in Count = failed_rollbacks();
 
     /// The runs of retired handlers without a program and without a deadline: nothing ends the waits for them; 1,000 if there are more.
-    gauge "scoop_endless_waits" in Count = endless_waits();
+    gauge "scoop_unbounded_waits" in Count = unbounded_waits();
 
     /// The hierarchies whose deletion or archive failed; 1,000 if there are more.
     gauge "scoop_undeletable_hierarchies" in Count = undeletable_hierarchies();

@@ -115,9 +115,9 @@ fn after_keyword(text: &str) -> Option<(usize, usize)> {
         let start = at + KEYWORD.len();
         let rest = &text[start..];
         let quoted = rest.strip_prefix('\'').and_then(|quoted| quoted.find('\'')).map(|end| end + 2);
-        let plain =
+        let unquoted =
             || rest.find(|it: char| it.is_whitespace() || "&;,\"'".contains(it)).unwrap_or(rest.len());
-        let length = quoted.unwrap_or_else(plain);
+        let length = quoted.unwrap_or_else(unquoted);
         Some((start, start + length)).filter(|_| !matches!(&rest[..length], "" | "***"))
     })
 }

@@ -84,7 +84,7 @@ pub enum LockError {
         source: serde_json::Error,
     },
     /// The program has changed.
-    #[error("{}", listed(file, changes))]
+    #[error("{}", describe(file, changes))]
     Changed {
         /// The file.
         file: PathBuf,
@@ -93,7 +93,7 @@ pub enum LockError {
     },
 }
 
-fn listed(file: &Path, changes: &[LockChange]) -> String {
+fn describe(file: &Path, changes: &[LockChange]) -> String {
     let mut text = format!("the program is not as {} says:\n", file.display());
     for LockChange { class, what } in changes {
         let _ = writeln!(text, "  {class}: {what}");
@@ -275,8 +275,8 @@ impl LockedSaga {
         }
         self.step_changes(&of, now, definition, found);
         for what in now.types.keys().filter(|what| !self.types.contains_key(*what)) {
-            let undone = now.steps.iter().any(|step| step.name == *what && step.compensated);
-            match self.steps.iter().any(|step| step.name == *what) && undone {
+            let is_compensated = now.steps.iter().any(|step| step.name == *what && step.compensated);
+            match self.steps.iter().any(|step| step.name == *what) && is_compensated {
                 true => found(
                     BreaksRuns,
                     format!(

@@ -74,9 +74,9 @@ use crate::rehearsal::{InjectedFault, Rehearsal};
 pub async fn fail_each_step(
     rehearse: impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
 ) -> Result<Vec<FaultPoint>> {
-    let places = steps_of(&rehearse).await?;
-    each(&rehearse, &places).await?;
-    Ok(places)
+    let points = steps_of(&rehearse).await?;
+    each(&rehearse, &points).await?;
+    Ok(points)
 }
 
 /// Runs each step and each compensation twice. The first execution loses its effects through the scope, as if the
@@ -121,9 +121,9 @@ pub async fn crash_at_each_commit(
 ) -> Result<Vec<FaultPoint>> {
     let rehearsal = Rehearsal::new(InjectedFault::None);
     rehearse(Builder::new().rehearsed(rehearsal.clone()), None).await?;
-    let places = rehearsal.all_commits();
-    each(&rehearse, &places).await?;
-    Ok(places)
+    let points = rehearsal.all_commits();
+    each(&rehearse, &points).await?;
+    Ok(points)
 }
 
 async fn steps_of(
@@ -136,17 +136,17 @@ async fn steps_of(
 
 async fn each(
     rehearse: &impl AsyncFn(Builder, Option<&FaultPoint>) -> Result<()>,
-    places: &[FaultPoint],
+    points: &[FaultPoint],
 ) -> Result<()> {
-    for place in places {
-        let rehearsal = Rehearsal::new(InjectedFault::At(place.clone()));
-        let reporter = PanicReporter(place);
-        let rehearsed = rehearse(Builder::new().rehearsed(rehearsal.clone()), Some(place)).await;
+    for point in points {
+        let rehearsal = Rehearsal::new(InjectedFault::At(point.clone()));
+        let reporter = PanicReporter(point);
+        let rehearsed = rehearse(Builder::new().rehearsed(rehearsal.clone()), Some(point)).await;
         drop(reporter);
-        rehearsed.map_err(|error| Error::msg(format!("{place}: {error}")))?;
+        rehearsed.map_err(|error| Error::msg(format!("{point}: {error}")))?;
         if rehearsal.faults_injected() == 0 {
             return Err(Error::msg(format!(
-                "{place}: the rehearsal never reached this place; it has to take the same course each time"
+                "{point}: the rehearsal never reached this place; it has to take the same course each time"
             )));
         }
     }

@@ -33,9 +33,9 @@ impl Tree {
             }
         }
         let mut of_runs: HashMap<Uuid, (Vec<Intervention>, usize)> = HashMap::new();
-        for (done, left_out) in interventions {
-            let of_run = of_runs.entry(done.run.uuid()).or_default();
-            of_run.0.push(done);
+        for (intervention, left_out) in interventions {
+            let of_run = of_runs.entry(intervention.run.uuid()).or_default();
+            of_run.0.push(intervention);
             of_run.1 = left_out;
         }
         for run in &mut runs {
@@ -69,34 +69,34 @@ impl CancellationRequest {
 /// Moves each run to the children of its parent. If ancestors are missing, that is the lowest ancestor with a
 /// complete path from the root.
 fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
-    let mut places: HashMap<(Option<usize>, Uuid), usize> = HashMap::new();
+    let mut indexes: HashMap<(Option<usize>, Uuid), usize> = HashMap::new();
     let mut parents = Vec::with_capacity(runs.len());
-    for (place, run) in runs.iter().enumerate() {
+    for (index, run) in runs.iter().enumerate() {
         let ids = run.lineage.ids();
         // The first id is the root emission's; those between are the ancestors.
         let ancestors = ids.get(1..ids.len() - 1).unwrap_or_default();
         let mut parent = None;
         for ancestor in ancestors {
-            let Some(at) = places.get(&(parent, *ancestor)) else {
+            let Some(at) = indexes.get(&(parent, *ancestor)) else {
                 break;
             };
             parent = Some(*at);
         }
         parents.push(parent);
-        places.entry((parent, run.lineage.id())).or_insert(place);
+        indexes.entry((parent, run.lineage.id())).or_insert(index);
     }
     // In reverse order, so that a run has all its children when it is moved to its parent.
     let mut runs: Vec<_> = runs.into_iter().map(Some).collect();
     // The times of the repairs of each run and of those below it.
     let mut repairs: Vec<Vec<SystemTime>> = vec![vec![]; runs.len()];
     let mut roots = vec![];
-    for (place, parent) in parents.into_iter().enumerate().rev() {
-        let Some(mut run) = runs[place].take() else {
+    for (index, parent) in parents.into_iter().enumerate().rev() {
+        let Some(mut run) = runs[index].take() else {
             continue;
         };
         run.children.reverse();
         let own = run.repairs();
-        let mut repaired = mem::take(&mut repairs[place]);
+        let mut repaired = mem::take(&mut repairs[index]);
         repaired.extend(&own);
         repaired.sort();
         run.find_waits(&repaired);
@@ -115,8 +115,8 @@ fn nested(runs: Vec<RunInfo>) -> Vec<RunInfo> {
 
 impl RunInfo {
     fn repairs(&self) -> Vec<SystemTime> {
-        let repairs = self.interventions.iter().filter(|done| done.kind != SIGNAL);
-        let mut decided: Vec<_> = repairs.map(|done| done.at).collect();
+        let repairs = self.interventions.iter().filter(|it| it.kind != SIGNAL);
+        let mut decided: Vec<_> = repairs.map(|it| it.at).collect();
         decided.sort();
         decided
     }
@@ -127,7 +127,7 @@ impl RunInfo {
             let Some(at) = event.at else { continue };
             let before = decided.partition_point(|decision| *decision <= at);
             let since = before.checked_sub(1).and_then(|last| at.duration_since(decided[last]).ok());
-            event.took = event.took.map(|took| since.map_or(took, |since| took.min(since)));
+            event.duration = event.duration.map(|it| since.map_or(it, |since| it.min(since)));
         }
     }
 
@@ -167,7 +167,7 @@ impl RunInfo {
                     begun.waited = last.duration_since(begun.repaired_at.unwrap_or(start)).ok();
                     begun.wait_end =
                         WaitEnd::from_ends(waited_for.iter().map(|(_, end)| *end), was_rolling_back);
-                    self.events[at].took = end.duration_since(*last).ok();
+                    self.events[at].duration = end.duration_since(*last).ok();
                 }
             }
         }
@@ -235,14 +235,14 @@ mod fuzz {
 
         /// Includes runs without ancestors or root.
         #[test]
-        fn every_run_is_in_the_tree_once(places in vec(vec(1..4u128, 1..5), 0..12)) {
-            let tree = Tree::of(TreeRows::all(places.iter().map(|ids| Ok(row(ids))).collect()), vec![], vec![]);
+        fn every_run_is_in_the_tree_once(indexes in vec(vec(1..4u128, 1..5), 0..12)) {
+            let tree = Tree::of(TreeRows::all(indexes.iter().map(|ids| Ok(row(ids))).collect()), vec![], vec![]);
             let mut found: Vec<_> = tree.runs().iter().map(|run| run.lineage.clone()).collect();
-            let mut expected: Vec<_> = places.iter().map(|ids| row(ids).lineage().clone()).collect();
+            let mut expected: Vec<_> = indexes.iter().map(|ids| row(ids).lineage().clone()).collect();
             found.sort();
             expected.sort();
             prop_assert_eq!(found, expected);
-            prop_assert_eq!(tree.to_string().matches("saga (on topic): pending\n").count(), places.len());
+            prop_assert_eq!(tree.to_string().matches("saga (on topic): pending\n").count(), indexes.len());
             let is_below = |above: &RunInfo, below: &RunInfo| {
                 below.lineage.ids()[1..].contains(&above.lineage.id())
             };

@@ -133,8 +133,8 @@ impl RunInfo {
     /// Its id, its duration, its time in the queue, and the worker that executes it.
     fn identity(&self) -> String {
         let mut identity = format!("run {}", self.id());
-        if let Some(took) = self.took {
-            identity += &format!(", took {}", humane(took));
+        if let Some(duration) = self.duration {
+            identity += &format!(", took {}", humane(duration));
         }
         if let Some(queued) = self.queue_time.filter(|queued| *queued >= QUEUED_MIN) {
             identity += &format!(", queued for {}", humane(queued));
@@ -186,7 +186,7 @@ impl RunInfo {
                 let left_out = format!("(events are left out: {})", hints.events);
                 Happened { at: event.at, what: What::Other(left_out) }
             });
-            let told = event.has_details().then(|| {
+            let shown = event.has_details().then(|| {
                 let is_new = event.worker != workers;
                 workers.clone_from(&event.worker);
                 // The intervention, which has a line of its own, names the operator.
@@ -197,21 +197,21 @@ impl RunInfo {
                 let at = event.wait().map(|(_, end)| end);
                 Happened { at, what: What::Waited { event, waited } }
             });
-            gap.into_iter().chain(told).chain(waited)
+            gap.into_iter().chain(shown).chain(waited)
         });
         let mut all: Vec<_> = events.collect();
-        let line = |done: &Intervention, words| Happened { at: Some(done.at), what: What::Other(words) };
+        let line = |it: &Intervention, words| Happened { at: Some(it.at), what: What::Other(words) };
         let (first, last) = self.split_interventions();
-        all.extend(first.iter().map(|done| line(done, done.to_string())));
-        all.extend(last.first().map(|done| {
+        all.extend(first.iter().map(|it| line(it, it.to_string())));
+        all.extend(last.first().map(|intervention| {
             let are = match self.interventions_left_out {
                 1 => "1 intervention is".to_owned(),
                 count @ ..RunInfo::LEFT_OUT_MAX => format!("{count} interventions are"),
                 _ => "10,000 interventions or more are".to_owned(),
             };
-            line(done, format!("({are} left out: {})", hints.events))
+            line(intervention, format!("({are} left out: {})", hints.events))
         }));
-        all.extend(last.iter().map(|done| line(done, done.to_string())));
+        all.extend(last.iter().map(|it| line(it, it.to_string())));
         all.extend(asked.map(|request| Happened { at: request.at, what: What::Other(request.in_words()) }));
         // Entries without a time keep their place.
         let mut known = None;
@@ -254,7 +254,7 @@ impl fmt::Display for Happened<'_> {
                 write!(f, "  {:>11}  {}", lasted(Some(*waited)), event.awaited())
             }
             What::Event { event, says_worker } => {
-                write!(f, "  {:>11}  ", lasted(event.took))?;
+                write!(f, "  {:>11}  ", lasted(event.duration))?;
                 event.write_what(f)?;
                 match &event.worker {
                     Some(worker) if *says_worker => write!(f, ", by {}", Escaped(worker)),
@@ -266,9 +266,9 @@ impl fmt::Display for Happened<'_> {
 }
 
 /// Formats a duration, unless it is too short to be shown.
-fn lasted(took: Option<Duration>) -> String {
-    let took = took.filter(|took| *took >= SHOWN_DURATION_MIN);
-    took.map_or_else(String::new, |took| format!("+ {}", humane(took)))
+fn lasted(duration: Option<Duration>) -> String {
+    let duration = duration.filter(|duration| *duration >= SHOWN_DURATION_MIN);
+    duration.map_or_else(String::new, |duration| format!("+ {}", humane(duration)))
 }
 
 impl RunEvent {
@@ -290,7 +290,7 @@ impl RunEvent {
             }
             (_, EventKind::Suspended) if self.is_by_operator() => "skipped the undoing",
             (_, EventKind::RolledBack) if self.is_by_operator() => "resolved",
-            (Role::Plain | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
+            (Role::OfKind | Role::Completed | Role::BeganToWait, _) if self.awaits.is_some() => {
                 "began to await a signal"
             }
             (Role::BeganToWait, _) => "began to wait",
@@ -376,7 +376,7 @@ impl fmt::Display for RunEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", utc_if_known(self.at))?;
         self.write_what(f)?;
-        self.took.map_or(Ok(()), |took| write!(f, ", after {}", humane(took)))?;
+        self.duration.map_or(Ok(()), |duration| write!(f, ", after {}", humane(duration)))?;
         if let Some(waited) = self.waited {
             write!(f, ", then {} after {}", self.awaited(), humane(waited))?;
         }
@@ -501,11 +501,11 @@ fn write_run<'a>(
         writeln!(f, "{indent}{below}{bar}{line}")?;
     }
     let last = (run.children.len() + run.unhandled.len()).saturating_sub(1);
-    for (place, child) in run.children.iter().enumerate() {
-        write_run(f, child, asked, hints, &at.child(place == last))?;
+    for (index, child) in run.children.iter().enumerate() {
+        write_run(f, child, asked, hints, &at.child(index == last))?;
     }
-    for (place, message) in run.unhandled.iter().enumerate() {
-        let Position { indent, branch, .. } = at.child(run.children.len() + place == last);
+    for (index, message) in run.unhandled.iter().enumerate() {
+        let Position { indent, branch, .. } = at.child(run.children.len() + index == last);
         writeln!(f, "{indent}{branch}{message}")?;
     }
     Ok(())

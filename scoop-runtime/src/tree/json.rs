@@ -54,7 +54,7 @@ impl Serialize for RunEvent {
             #[serde(serialize_with = "time")]
             at: Option<SystemTime>,
             #[serde(rename = "took_ms", serialize_with = "millis")]
-            took: Option<Duration>,
+            duration: Option<Duration>,
             #[serde(rename = "waited_ms", serialize_with = "millis")]
             waited: Option<Duration>,
             worker: Option<&'a str>,
@@ -71,7 +71,7 @@ impl Serialize for RunEvent {
             what: self.word(),
             step: self.subject(),
             at: self.at,
-            took: self.took,
+            duration: self.duration,
             waited: self.waited,
             worker: self.worker.as_deref(),
             failure,

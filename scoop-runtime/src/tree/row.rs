@@ -80,7 +80,7 @@ impl RunRow {
         );
         let ended =
             matches!(state, RunState::Committed | RunState::RolledBack(_) | RunState::RollbackFailed(_));
-        let took = || {
+        let duration = || {
             let (first, last) = (events.first()?.at?, events.last()?.at?);
             last.duration_since(first).ok().filter(|_| ended)
         };
@@ -94,7 +94,7 @@ impl RunRow {
             worker: working.owner.map(|owner| format!("{IDENTIFIER_PREFIX}{owner}")),
             wakes_at: working.ready_at.filter(|at| is_ready && read_at.is_none_or(|now| *at > now)),
             queue_time: None,
-            took: took(),
+            duration: duration(),
             deadline: working.give_up_at.filter(|_| !ended),
             giving_up: working.giving_up && !ended,
             is_abandoned: working.is_abandoned && is_ready,
@@ -170,7 +170,7 @@ impl RunEvent {
         handler_iteration: Option<i32>,
         failure: Option<Failure>,
     ) -> Self {
-        let role = handler_iteration.map_or(Role::Plain, |_| Role::HandledFailures);
+        let role = handler_iteration.map_or(Role::OfKind, |_| Role::HandledFailures);
         Self { worker, failure, role, ..self }
     }
 
@@ -251,12 +251,12 @@ fn number_repeats(events: &mut [RunEvent]) {
             (EventKind::Suspended, None) if is_wait(step) => Role::BeganToWait,
             (EventKind::Suspended, None) => Role::Completed,
             (_, Some(_)) => Role::OfPart,
-            (_, None) => Role::Plain,
+            (_, None) => Role::OfKind,
         };
         if event.role == Role::Completed {
             completed.insert(step.to_owned(), event.has_no_compensation);
         }
-        event.took = before.zip(event.at).and_then(|(before, at)| at.duration_since(before).ok());
+        event.duration = before.zip(event.at).and_then(|(before, at)| at.duration_since(before).ok());
         before = event.at.or(before);
     }
 }

@@ -124,7 +124,7 @@ impl RunInfo {
                 was_awaiting = false;
             }
             before_gap = at;
-            let before = event.took.and_then(|took| at.checked_sub(took)).unwrap_or(at);
+            let before = event.duration.and_then(|duration| at.checked_sub(duration)).unwrap_or(at);
             let (after_signal, begins_to_await) = (was_awaiting, event.word() == AWAITS);
             was_awaiting = begins_to_await;
             if begins_to_await {
@@ -134,7 +134,7 @@ impl RunInfo {
                     let to = after.iter().find_map(|next| next.at);
                     bars.push(bar(BarKind::Wait, "wait for the signal of", name, at, to));
                 }
-            } else if event.subject().is_some() && event.took.is_some() && event.is_work() {
+            } else if event.subject().is_some() && event.duration.is_some() && event.is_work() {
                 let gave_up = event.kind == EventKind::RollingBack
                     && event.failure.as_ref().is_some_and(Failure::is_giving_up);
                 let (kind, words) = match (rolls_back, gave_up) {
@@ -161,13 +161,12 @@ impl RunInfo {
             bars.push(bar(BarKind::Wait, WAIT_AFTER, last.subject().unwrap_or_default(), at, None));
         }
         if let (first, [next, ..]) = self.split_interventions() {
-            let since = first.last().map_or(next.at, |done| done.at);
+            let since = first.last().map_or(next.at, |it| it.at);
             bars.push(bar(BarKind::Gap, "", DECISIONS_LEFT_OUT, since, Some(next.at)));
         }
         let interventions = self.interventions.iter();
         bars.extend(
-            interventions
-                .map(|done| bar(BarKind::Intervention, DECISION, &*done.kind, done.at, Some(done.at))),
+            interventions.map(|it| bar(BarKind::Intervention, DECISION, &*it.kind, it.at, Some(it.at))),
         );
         // What follows from an intervention may begin at its time.
         bars[1..].sort_by_key(|bar| (bar.from, bar.kind != BarKind::Intervention));

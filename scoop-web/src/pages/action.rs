@@ -173,7 +173,7 @@ impl Action {
                 ]
                 .into()
             }
-            Self::Signal => [Signal::Accepted, Signal::Kept, Signal::NotAwaiting]
+            Self::Signal => [Signal::Accepted, Signal::Pending, Signal::NotAwaiting]
                 .map(|answer| (answer.name(), answer.to_string()))
                 .into(),
         }
@@ -187,13 +187,13 @@ impl fmt::Display for Action {
 }
 
 /// The answer to a request, as the page after it shows it.
-pub(crate) struct Done {
+pub(crate) struct Notice {
     pub(super) title: String,
     pub(super) text: String,
     pub(super) tone: &'static str,
 }
 
-impl Done {
+impl Notice {
     /// The answer that a query tells. Only texts of ours are shown.
     pub(super) fn of(fields: &Fields) -> Option<Self> {
         let action = Action::of(fields.last("action")?).ok()?;
@@ -274,8 +274,8 @@ pub(crate) async fn carry_out(
     match request(&web.scoop, (action, id), value, &entered).await {
         Ok((answer, is_run)) => {
             let kind = if is_run { "runs" } else { "hierarchies" };
-            let told = query([("action", action.name()), ("answer", answer)]);
-            entered.remembered(redirect(&format!("{}/{kind}/{id}{told}", base.0)), &base.0, &headers)
+            let outcome = query([("action", action.name()), ("answer", answer)]);
+            entered.remembered(redirect(&format!("{}/{kind}/{id}{outcome}", base.0)), &base.0, &headers)
         }
         Err(fault) => fault.page(&base.0),
     }
@@ -338,8 +338,8 @@ async fn request(
     let is_run = matches!(scoop.operate().runs().explain(id).await?.named, IdObject::Run { .. });
     let (name, reason) = (&*entered.name, &*entered.reason);
     let answer = match action {
-        Action::Cancel => scoop.cancel(id, reason).source(name).without_place().await?.name(),
-        Action::Rollback => scoop.rollback(id, reason).source(name).without_place().await?.name(),
+        Action::Cancel => scoop.cancel(id, reason).source(name).without_call_site().await?.name(),
+        Action::Rollback => scoop.rollback(id, reason).source(name).without_call_site().await?.name(),
         Action::Retry => scoop.operate().failures().retry(id).source(name).await?.name(),
         Action::Skip => scoop.operate().failures().skip(id, reason).source(name).await?.name(),
         Action::Resolve => scoop.operate().failures().resolve(id, reason).source(name).await?.name(),

@@ -63,7 +63,7 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<EntitiesPage, Fault> {
     let (name, key) = (fields.last("name").unwrap_or_default(), fields.last("key").unwrap_or_default());
     let after = fields.last("after").unwrap_or_default();
-    let address = |pairs: &[(&str, &str)]| format!("{}/entities{}", base.0, query(pairs.iter().copied()));
+    let address = |of: &[(&str, &str)]| format!("{}/entities{}", base.0, query(of.iter().copied()));
     let names = web.scoop.operate().entities().names().await?;
     let has_more_names = names.len() > NAMES_SHOWN;
     let link = |it: &String| Link { text: line(it), href: address(&[("name", it)]), is_shown: it == name };
@@ -84,11 +84,11 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<EntitiesPage, F
     });
     let page = |version: Option<u64>| {
         let after = version.map(|version| version.to_string());
-        let pairs: Vec<_> = [("name", name), ("key", key)]
+        let parameters: Vec<_> = [("name", name), ("key", key)]
             .into_iter()
             .chain(after.as_deref().map(|after| ("after", after)))
             .collect();
-        address(&pairs)
+        address(&parameters)
     };
     Ok(EntitiesPage {
         frame: Frame::new(web, base, "Entities", "Entities"),

@@ -73,21 +73,21 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Fault> {
-    let place = fields.parsed::<RunCursor>("after")?;
+    let cursor = fields.parsed::<RunCursor>("after")?;
     // The list of queues begins after this one.
-    let past = fields.exact("past_topic").zip(fields.exact("past_handler"));
+    let start = fields.exact("past_topic").zip(fields.exact("past_handler"));
     // One more than the page has, to know whether there are more.
-    let listed = web.scoop.operate().handlers().list().named(Failed::TOPIC).limit(QUEUES_SHOWN + 1);
-    let listed = match past {
-        Some((topic, handler)) => listed.after(topic, handler),
-        None => listed,
+    let request = web.scoop.operate().handlers().list().named(Failed::TOPIC).limit(QUEUES_SHOWN + 1);
+    let request = match start {
+        Some((topic, handler)) => request.after(topic, handler),
+        None => request,
     };
-    let mut handlers = listed.await?;
+    let mut handlers = request.await?;
     let is_more = handlers.len() > QUEUES_SHOWN as usize;
     handlers.truncate(QUEUES_SHOWN as usize);
     let next_queues = handlers.last().filter(|_| is_more).map(|last| {
-        let past = [("past_topic", &*last.topic), ("past_handler", &*last.handler)];
-        format!("{}/error-queue{}", base.0, query(past))
+        let start = [("past_topic", &*last.topic), ("past_handler", &*last.handler)];
+        format!("{}/error-queue{}", base.0, query(start))
     });
     // Other names have the text, too.
     handlers.retain(|handler| Failed::is_topic(&handler.topic));
@@ -99,10 +99,10 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
         None => handlers.first().cloned(),
     };
     let address = |handler: &RegisteredHandler, after: Option<&str>| {
-        let pairs = [("handler", &*handler.handler), ("topic", &*handler.topic)];
-        let past = past.map(|(topic, handler)| [("past_topic", topic), ("past_handler", handler)]);
-        let pairs = pairs.into_iter().chain(past.into_iter().flatten());
-        format!("{}/error-queue{}", base.0, query(pairs.chain(after.map(|after| ("after", after)))))
+        let parameters = [("handler", &*handler.handler), ("topic", &*handler.topic)];
+        let start = start.map(|(topic, handler)| [("past_topic", topic), ("past_handler", handler)]);
+        let parameters = parameters.into_iter().chain(start.into_iter().flatten());
+        format!("{}/error-queue{}", base.0, query(parameters.chain(after.map(|after| ("after", after)))))
     };
     let queues = handlers.iter().map(|handler| Queue {
         handler: line(&handler.handler),
@@ -111,14 +111,14 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
         is_shown: Some(handler) == shown.as_ref(),
     });
     let queues = queues.collect();
-    let first_queues = past.map(|_| format!("{}/error-queue", base.0));
+    let first_queues = start.map(|_| format!("{}/error-queue", base.0));
     let frame = Frame::new(web, base, "Error queue", "Error queue");
     let Some(shown) = shown else {
         let (rows, next, first) = Default::default();
         return Ok(QueuePage { frame, queues, next_queues, first_queues, rows, next, first });
     };
     let runs = web.scoop.operate().runs().list().handler(&*shown.handler).topic(&*shown.topic);
-    let page = runs.page(PAGE_SIZE).after(place).await?;
+    let page = runs.page(PAGE_SIZE).after(cursor).await?;
     let messages = web.scoop.operate().runs().messages(&page.runs).await?;
     let now = SystemTime::now();
     Ok(QueuePage {
@@ -128,7 +128,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<QueuePage, Faul
         first_queues,
         rows: page.runs.iter().zip(messages).map(|(run, message)| row(run, message, now)).collect(),
         next: page.next.map(|next| address(&shown, Some(&next.to_string()))),
-        first: place.map(|_| address(&shown, None)),
+        first: cursor.map(|_| address(&shown, None)),
     })
 }
 

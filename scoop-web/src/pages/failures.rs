@@ -49,9 +49,9 @@ pub(crate) async fn show(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, Fault> {
-    let place = fields.parsed::<RunCursor>("after")?;
+    let cursor = fields.parsed::<RunCursor>("after")?;
     let failed = FAILED.into_iter().fold(web.scoop.operate().runs().list(), FindRuns::state);
-    let page = failed.page(READ_MAX).after(place).await?;
+    let page = failed.page(READ_MAX).after(cursor).await?;
     let now = SystemTime::now();
     let mut by_code: BTreeMap<&str, Vec<&RunSummary>> = BTreeMap::new();
     for run in &page.runs {
@@ -69,7 +69,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<FailuresPage, F
         read: page.runs.len(),
         until: oldest.map(|run| Moment { at: run.since, now }),
         next: page.next.map(|next| format!("{}/failures{}", base.0, query([("after", &*next.to_string())]))),
-        first: place.map(|_| format!("{}/failures", base.0)),
+        first: cursor.map(|_| format!("{}/failures", base.0)),
     })
 }
 

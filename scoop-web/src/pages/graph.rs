@@ -81,8 +81,8 @@ impl Graph {
         if self.nodes.is_empty() || self.is_too_large() {
             return None;
         }
-        let places = self.places();
-        let at = |node: &Node| places.get(node).copied().unwrap_or_default();
+        let positions = self.positions();
+        let at = |node: &Node| positions.get(node).copied().unwrap_or_default();
         let nodes = self.nodes.iter().map(|(node, mark)| {
             let ((column, row), (kind, name)) = (at(node), node.described());
             let cut = name.chars().count() > NAME_CHARS_MAX;
@@ -99,8 +99,8 @@ impl Graph {
             }
         });
         let edges = self.edges.iter().map(|(from, to)| path(at(from), at(to)));
-        let columns = places.values().map(|(column, _)| column + 1).max().unwrap_or(1);
-        let rows = places.values().map(|(_, row)| row + 1).max().unwrap_or(1);
+        let columns = positions.values().map(|(column, _)| column + 1).max().unwrap_or(1);
+        let rows = positions.values().map(|(_, row)| row + 1).max().unwrap_or(1);
         Some(Drawing {
             width: 2 * MARGIN + (columns - 1) * COLUMN + NODE_WIDTH + COLUMN - NODE_WIDTH,
             height: 2 * MARGIN + (rows - 1) * ROW + NODE_HEIGHT,
@@ -111,7 +111,7 @@ impl Graph {
 
     /// The column and the row of each node. The column is the distance from a node without a predecessor; of a cycle without
     /// one, from its first node.
-    fn places(&self) -> BTreeMap<&Node, (usize, usize)> {
+    fn positions(&self) -> BTreeMap<&Node, (usize, usize)> {
         let mut columns: BTreeMap<&Node, usize> = BTreeMap::new();
         let has_predecessor = |node: &Node| self.edges.iter().any(|(from, to)| to == node && from != node);
         let first: Vec<_> = self.nodes.keys().filter(|node| !has_predecessor(node)).collect();
@@ -135,16 +135,16 @@ impl Graph {
         for (node, column) in columns {
             by_column.entry(column).or_default().push(node);
         }
-        let mut places: BTreeMap<&Node, (usize, usize)> = BTreeMap::new();
+        let mut positions: BTreeMap<&Node, (usize, usize)> = BTreeMap::new();
         for (column, mut nodes) in by_column {
             // Near to the predecessors, so that few edges cross.
             nodes.sort_by_key(|node| {
                 let rows = self.edges.iter().filter(|(_, to)| to == *node);
-                rows.filter_map(|(from, _)| places.get(from)).map(|(_, row)| *row).min()
+                rows.filter_map(|(from, _)| positions.get(from)).map(|(_, row)| *row).min()
             });
-            places.extend(nodes.into_iter().enumerate().map(|(row, node)| (node, (column, row))));
+            positions.extend(nodes.into_iter().enumerate().map(|(row, node)| (node, (column, row))));
         }
-        places
+        positions
     }
 }
 
@@ -195,10 +195,10 @@ mod tests {
             (topic("payments"), saga("bank")),
             (topic("orders"), saga("report")),
         ]);
-        let places = graph.places();
-        assert_eq!(places[&topic("orders")], (0, 0));
-        assert_eq!((places[&saga("checkout")], places[&saga("report")]), ((1, 0), (1, 1)));
-        assert_eq!((places[&topic("payments")].0, places[&saga("bank")].0), (2, 3));
+        let positions = graph.positions();
+        assert_eq!(positions[&topic("orders")], (0, 0));
+        assert_eq!((positions[&saga("checkout")], positions[&saga("report")]), ((1, 0), (1, 1)));
+        assert_eq!((positions[&topic("payments")].0, positions[&saga("bank")].0), (2, 3));
         let drawing = graph.draw().unwrap();
         assert_eq!((drawing.nodes.len(), drawing.edges.len()), (5, 4));
         let inside =
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn cycle_is_drawn() {
         let cycle = graph(&[(topic("a"), saga("a")), (saga("a"), topic("a"))]);
-        assert_eq!(cycle.places().len(), 2);
+        assert_eq!(cycle.positions().len(), 2);
         assert_eq!(cycle.draw().unwrap().edges.len(), 2);
     }
 

@@ -11,7 +11,7 @@ use scoop_runtime::shown::humane;
 use scoop_runtime::{Handle, HierarchyId, Outcome, ReadTree, RunInfo, RunPhase, RunRequest, Status, Tree};
 use uuid::Uuid;
 
-use super::action::{Action, Done};
+use super::action::{Action, Notice};
 use super::search::path_of;
 use super::timeline::{BarRow, bars, level};
 use super::{Base, Fields, Frame, id_of, page, query_of};
@@ -41,7 +41,7 @@ struct HierarchyPage {
     /// The hierarchies with the same first message, each after these words.
     relaunches: Vec<(&'static str, Uuid)>,
     actions: Vec<Action>,
-    done: Option<Done>,
+    notice: Option<Notice>,
     runs: Vec<Node>,
     bars: Vec<BarRow>,
     span: Option<String>,
@@ -56,7 +56,7 @@ struct Node {
     topic: String,
     phase: Phase,
     began: Option<Moment>,
-    took: String,
+    duration: String,
     about: String,
 }
 
@@ -154,7 +154,7 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
         notes: notes(&tree),
         relaunches: relaunches(&tree),
         actions,
-        done: Done::of(fields),
+        notice: Notice::of(fields),
         runs: runs.iter().map(|run| node(run, now)).collect(),
         bars,
         span,
@@ -208,7 +208,7 @@ fn node(run: &RunInfo, now: SystemTime) -> Node {
         topic: line(&run.topic),
         phase: Phase(name),
         began: run.began_at().map(|at| Moment { at, now }),
-        took: run.took.map(humane).unwrap_or_default(),
+        duration: run.duration.map(humane).unwrap_or_default(),
         about,
     }
 }

@@ -93,8 +93,8 @@ pub(crate) async fn carry_out(
     headers: HeaderMap,
     Form(form): Form<Vec<(String, String)>>,
 ) -> Response {
-    let done = carried_out(&web, (&base, &headers), action, &form.into()).await;
-    done.unwrap_or_else(|fault| fault.page(&base.0))
+    let response = carried_out(&web, (&base, &headers), action, &form.into()).await;
+    response.unwrap_or_else(|fault| fault.page(&base.0))
 }
 
 /// The runs of a form, each once, if the page has actions.

@@ -96,14 +96,14 @@ impl Fields {
 
     /// The fields of messages by which runs are found, with their values.
     pub(crate) fn found_by(&self) -> Result<Vec<(&str, FindValue)>, Fault> {
-        let pairs: Option<Vec<_>> = self.all("where").map(|field| field.split_once('=')).collect();
-        let pairs = pairs.ok_or_else(|| {
+        let parameters: Option<Vec<_>> = self.all("where").map(|field| field.split_once('=')).collect();
+        let parameters = parameters.ok_or_else(|| {
             Fault::BadRequest("`where` has a field and its value, such as `order=2167`".into())
         })?;
-        if pairs.len() > WHERE_MAX {
+        if parameters.len() > WHERE_MAX {
             return Err(Fault::BadRequest(format!("`where` is possible {WHERE_MAX} times")));
         }
-        Ok(pairs.into_iter().map(|(name, value)| (name, FindValue::written(value))).collect())
+        Ok(parameters.into_iter().map(|(name, value)| (name, FindValue::written(value))).collect())
     }
 
     /// The value of a field that is a number, up to a limit.
@@ -143,7 +143,7 @@ impl Frame {
     }
 
     /// The address of the overview.
-    fn home(&self) -> String {
+    fn overview_address(&self) -> String {
         address(&self.base, "/")
     }
 
@@ -217,8 +217,8 @@ pub(crate) fn page(template: &impl Template) -> Response {
 }
 
 /// Renders a page, or that of the error.
-pub(crate) fn page_of<T: Template>(base: &Base, made: Result<T, Fault>) -> Response {
-    made.map_or_else(|fault| fault.page(&base.0), |template| page(&template))
+pub(crate) fn page_of<T: Template>(base: &Base, template: Result<T, Fault>) -> Response {
+    template.map_or_else(|fault| fault.page(&base.0), |template| page(&template))
 }
 
 /// The fields of a query.

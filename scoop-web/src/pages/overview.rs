@@ -161,7 +161,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, F
         rows,
         left_out,
         failed: failed.iter().map(|run| RunRow::of(run, now)).collect(),
-        failed_before: before.map(|place| failed_before(&base.0, place)),
+        failed_before: before.map(|cursor| failed_before(&base.0, cursor)),
         workers: workers.collect(),
         workers_left_out,
         read_at: Moment { at: now, now: SystemTime::now().max(now) },
@@ -171,23 +171,23 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<OverviewPage, F
 /// The latest failed hierarchies, and the place to search further if there may be earlier ones.
 async fn read_failed(scoop: &Scoop) -> Result<(Vec<RunSummary>, Option<RunCursor>), OperateError> {
     let failed = FAILED.into_iter().fold(scoop.operate().runs().list().roots(), FindRuns::state);
-    let (mut found, mut place) = (vec![], None::<RunCursor>);
+    let (mut found, mut cursor) = (vec![], None::<RunCursor>);
     for _ in 0..FAILED_PAGES_MAX {
-        let page = failed.clone().page(FAILED_SHOWN - found.len()).after(place).await?;
+        let page = failed.clone().page(FAILED_SHOWN - found.len()).after(cursor).await?;
         found.extend(page.runs);
-        place = page.next;
-        if place.is_none() || found.len() >= FAILED_SHOWN {
+        cursor = page.next;
+        if cursor.is_none() || found.len() >= FAILED_SHOWN {
             break;
         }
     }
-    Ok((found, place))
+    Ok((found, cursor))
 }
 
 /// The list of failed hierarchies that ended before this place.
-fn failed_before(base: &str, place: RunCursor) -> String {
-    let place = place.to_string();
+fn failed_before(base: &str, cursor: RunCursor) -> String {
+    let cursor = cursor.to_string();
     let states = FAILED.iter().map(|state| ("state", state.name()));
-    format!("{base}/runs{}", query(states.chain([("roots", "1"), ("after", &*place)])))
+    format!("{base}/runs{}", query(states.chain([("roots", "1"), ("after", &*cursor)])))
 }
 
 fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> Vec<Tile> {
@@ -204,7 +204,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
     };
     let unfinished = counts.unfinished.iter().map(Count::from).sum::<Count>().or_more_if(is_cut);
     let (stuck, failed): (Count, Count) = (of(&[RunPhase::Stuck]), of(&[RunPhase::RollbackFailed]));
-    let undone: Count = of(&[RunPhase::RolledBack]);
+    let rolled_back: Count = of(&[RunPhase::RolledBack]);
     let bad_if = |is_bad: bool| if is_bad { "bad" } else { "good" };
     let runs = |states: &[RunPhase]| format!("{base}/runs{}", query(filters_of(states)));
     let mut all_unfinished = RunPhase::ALL.to_vec();
@@ -252,7 +252,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         },
         Tile {
             name: "rolled back",
-            figure: undone.to_string(),
+            figure: rolled_back.to_string(),
             note: "runs in the last hour",
             tone: "plain",
             href: runs(&[RunPhase::RolledBack]),
@@ -319,7 +319,7 @@ fn rate(minutes: &[(u64, bool)], span: Duration, open: Duration) -> f64 {
 /// The counts of the first sagas by their names, those before whose runs wait for an operator; and the number of all.
 fn rows(counts: &RunCounts, activity: &Activity, base: &str, shown: usize) -> (Vec<Row>, usize) {
     let durations: HashMap<_, _> = activity.durations.iter().map(|it| (&*it.handler, it)).collect();
-    let took = |handler: &str, percent| {
+    let percentile = |handler: &str, percent| {
         durations.get(handler).map(|it| humane(it.percentile(percent))).unwrap_or_default()
     };
     let mut by_handler: BTreeMap<&str, BTreeMap<RunPhase, Count>> = BTreeMap::new();
@@ -343,7 +343,7 @@ fn rows(counts: &RunCounts, activity: &Activity, base: &str, shown: usize) -> (V
             Cell { column, count, href, is_bad }
         });
         let href = format!("{base}/runs{}", query([("handler", handler)]));
-        let (median, slow) = (took(handler, 50), took(handler, 99));
+        let (median, slow) = (percentile(handler, 50), percentile(handler, 99));
         Row { handler: line(handler), href, median, slow, cells: cells.collect() }
     });
     (rows.collect(), sagas)

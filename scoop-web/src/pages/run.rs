@@ -11,7 +11,7 @@ use scoop_runtime::shown::{humane, utc};
 use scoop_runtime::{Handle, IdObject, RunEvent, RunInfo, RunState, Tree};
 use uuid::Uuid;
 
-use super::action::{Action, Done};
+use super::action::{Action, Notice};
 use super::search::path_of;
 use super::{Base, Fields, Frame, id_of, page, query_of};
 use crate::access::redirect;
@@ -46,7 +46,7 @@ struct RunPage {
     /// Runs on which an operator has to decide first, with their sagas.
     failed_below: Vec<(Uuid, String)>,
     has_more_below: bool,
-    done: Option<Done>,
+    notice: Option<Notice>,
     /// Whether its hierarchy has a page.
     has_hierarchy: bool,
     /// What is missing of the record.
@@ -141,7 +141,7 @@ struct StepRow {
     state: &'static str,
     tone: &'static str,
     at: String,
-    took: String,
+    lasted: String,
     waited: String,
     note: String,
 }
@@ -152,7 +152,7 @@ struct EventRow {
     at: String,
     what: &'static str,
     step: String,
-    took: String,
+    lasted: String,
     waited: String,
     worker: String,
     failure: String,
@@ -225,7 +225,7 @@ async fn read(web: &Web, base: &Base, id: &str, fields: &Fields) -> Result<Resul
         actions,
         failed_below,
         has_more_below,
-        done: Done::of(fields),
+        notice: Notice::of(fields),
         has_hierarchy: gap != Some(Gap::Launch),
         gap: gap.map(Gap::text),
         facts: facts(run, info),
@@ -259,7 +259,7 @@ fn facts(run: &RunSummary, info: Option<&RunInfo>) -> Vec<(&'static str, String)
     add("Failed attempts", (run.attempts > 0).then(|| run.attempts.to_string()));
     add("Deadline", run.deadline.map(utc));
     add("Queued for", run.queue_time.map(humane));
-    add("Took", run.took.map(humane));
+    add("Took", run.duration.map(humane));
     let former = info.map_or(0, |info| info.former_executions);
     add("Execution", (former > 0).then(|| format!("number {}", u64::from(former) + 1)));
     facts
@@ -301,24 +301,24 @@ fn steps(info: &RunInfo) -> (Vec<StepRow>, bool) {
         }
         let subject = event.subject().map(line).unwrap_or_default();
         if event.is_completion() {
-            let EventRow { at, took, waited, .. } = self::event(event);
+            let EventRow { at, lasted, waited, .. } = self::event(event);
             let note = String::new();
             completed.entry(subject.clone()).or_default().push(steps.len());
-            steps.push(StepRow { step: subject, state: "completed", tone: "good", at, took, waited, note });
+            steps.push(StepRow { step: subject, state: "completed", tone: "good", at, lasted, waited, note });
         } else if event.is_undoing() || event.is_skipping() {
             let (state, tone) =
                 if event.is_undoing() { ("undone", "undone") } else { ("not undone, skipped", "bad") };
             let note = event.at.map(utc).unwrap_or_default();
             match completed.get_mut(&subject).and_then(Vec::pop) {
-                Some(place) => {
-                    let undone = &mut steps[place];
-                    (undone.state, undone.tone, undone.note) = (state, tone, note);
+                Some(index) => {
+                    let step = &mut steps[index];
+                    (step.state, step.tone, step.note) = (state, tone, note);
                 }
                 // It completed before the gap.
                 None if has_earlier => {
                     let unknown = String::new;
-                    let (at, took, waited) = (unknown(), unknown(), unknown());
-                    steps.push(StepRow { step: subject, state, tone, at, took, waited, note });
+                    let (at, lasted, waited) = (unknown(), unknown(), unknown());
+                    steps.push(StepRow { step: subject, state, tone, at, lasted, waited, note });
                 }
                 None => {}
             }
@@ -338,7 +338,7 @@ fn steps(info: &RunInfo) -> (Vec<StepRow>, bool) {
             state: "failed attempts",
             tone: "bad",
             at: String::new(),
-            took: String::new(),
+            lasted: String::new(),
             waited: String::new(),
             note: format!("{}: {reason}", info.attempts),
         });
@@ -347,7 +347,7 @@ fn steps(info: &RunInfo) -> (Vec<StepRow>, bool) {
 }
 
 fn details(tree: &Tree, info: &RunInfo, mut requests: Vec<(String, String)>) -> Details {
-    requests.extend(info.interventions.iter().map(|done| (utc(done.at), line(&done.to_string()))));
+    requests.extend(info.interventions.iter().map(|it| (utc(it.at), line(&it.to_string()))));
     requests.sort();
     let requests_left_out = requests.len().saturating_sub(REQUESTS_SHOWN);
     requests.drain(..requests_left_out);
@@ -394,7 +394,7 @@ fn event(event: &RunEvent) -> EventRow {
         at: event.at.map(utc).unwrap_or_default(),
         what: event.word(),
         step: event.subject().map(line).unwrap_or_default(),
-        took: event.took.map(humane).unwrap_or_default(),
+        lasted: event.duration.map(humane).unwrap_or_default(),
         waited: event.waited.map(humane).unwrap_or_default(),
         worker: event.worker.as_deref().map(line).unwrap_or_default(),
         failure: failure.as_deref().map(line).unwrap_or_default(),

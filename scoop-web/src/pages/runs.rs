@@ -72,13 +72,13 @@ pub(crate) async fn list(State(web): State<SharedWeb>, base: Base, RawQuery(quer
 }
 
 async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<RunsPage, Fault> {
-    let place = fields.parsed::<RunCursor>("after")?;
-    let page = filtered(web, fields)?.page(PAGE_SIZE).after(place).await?;
+    let cursor = fields.parsed::<RunCursor>("after")?;
+    let page = filtered(web, fields)?.page(PAGE_SIZE).after(cursor).await?;
     let now = SystemTime::now();
     let address = |after: Option<String>| {
-        let kept = FILTERS.iter().flat_map(|name| fields.all(name).map(move |value| (*name, value)));
-        let pairs: Vec<_> = kept.chain(after.as_deref().map(|after| ("after", after))).collect();
-        format!("{}/runs{}", base.0, query(pairs))
+        let filters = FILTERS.iter().flat_map(|name| fields.all(name).map(move |value| (*name, value)));
+        let parameters: Vec<_> = filters.chain(after.as_deref().map(|after| ("after", after))).collect();
+        format!("{}/runs{}", base.0, query(parameters))
     };
     Ok(RunsPage {
         frame: Frame::new(web, base, "Runs", "Runs"),
@@ -86,7 +86,7 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<RunsPage, Fault
         runs: page.runs.iter().map(|run| RunRow::of(run, now)).collect(),
         relaunchable: if web.options.is_read_only() { vec![] } else { relaunchable(&page.runs) },
         next: page.next.map(|next| address(Some(next.to_string()))),
-        first: place.map(|_| address(None)),
+        first: cursor.map(|_| address(None)),
     })
 }
 

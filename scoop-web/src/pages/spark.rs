@@ -19,10 +19,10 @@ impl Spark {
         let last = *numbers.last()?;
         let steps = u32::try_from(numbers.len().saturating_sub(1)).ok().filter(|steps| *steps > 0)?;
         #[expect(clippy::cast_precision_loss, reason = "a place in a chart")]
-        let share = |number: u64| number as f64 / max.max(1) as f64;
+        let fraction = |number: u64| number as f64 / max.max(1) as f64;
         let points = (0..).zip(numbers).map(|(nth, number): (u32, _)| {
             let x = WIDTH * f64::from(nth) / f64::from(steps);
-            let y = (HEIGHT - 2.0).mul_add(-share(*number), HEIGHT - 1.0);
+            let y = (HEIGHT - 2.0).mul_add(-fraction(*number), HEIGHT - 1.0);
             format!("{x:.1},{y:.1}")
         });
         let points = points.collect::<Vec<_>>().join(" ");

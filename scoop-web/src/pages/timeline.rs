@@ -22,7 +22,7 @@ pub(super) struct BarRow {
     pub(super) level: usize,
     pub(super) name: String,
     pub(super) from: String,
-    pub(super) took: String,
+    pub(super) duration: String,
     /// The place of the bar, in per cent of the width.
     pub(super) x: String,
     pub(super) width: String,
@@ -38,15 +38,15 @@ pub(super) fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<String>
     let Some(begin) = bars.iter().map(|bar| bar.from).min() else { return (vec![], None) };
     let last = bars.iter().map(|bar| bar.to.unwrap_or_else(|| now.max(bar.from))).max();
     let total = last.and_then(|end| end.duration_since(begin).ok()).unwrap_or_default();
-    let share = |at: SystemTime| {
+    let percent = |at: SystemTime| {
         let since = at.duration_since(begin).unwrap_or_default().as_secs_f64();
         if total.is_zero() { 0.0 } else { (100.0 * since / total.as_secs_f64()).min(100.0) }
     };
     let rows = bars.iter().map(|bar| {
         let end = bar.to.unwrap_or_else(|| now.max(bar.from));
         // Also the shortest bar is visible, and that at the very end.
-        let width = (share(end) - share(bar.from)).max(0.6);
-        let x = share(bar.from).min(100.0 - width);
+        let width = (percent(end) - percent(bar.from)).max(0.6);
+        let x = percent(bar.from).min(100.0 - width);
         let name = line(bar.name);
         BarRow {
             run: bar.run.id().uuid(),
@@ -58,7 +58,7 @@ pub(super) fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<String>
                 words => format!("{words} {name}"),
             },
             from: format!("+{}", humane(bar.from.duration_since(begin).unwrap_or_default())),
-            took: humane(end.duration_since(bar.from).unwrap_or_default()),
+            duration: humane(end.duration_since(bar.from).unwrap_or_default()),
             x: format!("{x:.2}%"),
             width: format!("{width:.2}%"),
             is_open: bar.to.is_none(),

@@ -162,8 +162,8 @@ async fn read(web: &Web, base: &Base, fields: &Fields) -> Result<TopologyPage, F
     let now = SystemTime::now();
     let address = |last: &RegisteredHandler| {
         let named = Some(("named", named)).filter(|(_, text)| !text.is_empty());
-        let place = [("topic", &*last.topic), ("handler", &*last.handler)];
-        format!("{}/topology{}", base.0, query(named.into_iter().chain(place)))
+        let position = [("topic", &*last.topic), ("handler", &*last.handler)];
+        format!("{}/topology{}", base.0, query(named.into_iter().chain(position)))
     };
     let first = match named {
         "" => format!("{}/topology", base.0),

@@ -52,7 +52,7 @@ pub(crate) struct Parcel {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "shop.collected", keep = "1 day")]
+#[signal(name = "shop.collected", retention = "1 day")]
 pub(crate) struct Collected {}
 
 #[derive(Debug, thiserror::Error, Serialize, Deserialize, FailureCode)]

@@ -25,19 +25,19 @@ struct OffersWanted;
 struct Silent;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep = "1h")]
+#[message(retention = "1h")]
 struct KeptForAnHour;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep = forever)]
+#[message(retention = forever)]
 struct KeptForEver;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep(committed = "7 days", rolled_back = "forever", failed = forever))]
+#[message(retention(committed = "7 days", rolled_back = "forever", failed = forever))]
 struct KeptByOutcome;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep(rolled_back = "2 days"))]
+#[message(retention(rolled_back = "2 days"))]
 struct KeptIfRolledBack;
 
 #[derive(ContextKey, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ struct PaymentConfirmed {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "Another one's", keep = "1h")]
+#[signal(name = "Another one's", retention = "1h")]
 enum Decided {
     Yes,
 }

@@ -134,7 +134,7 @@ saga_of!(Made, ByMacro, "7".parse::<u8>(), {
 
 #[scoop::trace]
 mod helpers {
-    use scoop::{Here, Result};
+    use scoop::{Traced, Result};
 
     pub(super) fn parse(text: &str) -> Result<i32> {
         Ok(text.parse()?)
@@ -145,7 +145,7 @@ mod helpers {
         for text in texts {
             total += parse(text)?;
         }
-        let all = async { parse(texts[0]).here() };
+        let all = async { parse(texts[0]).traced() };
         Ok(total + all.await?)
     }
 }

@@ -18,7 +18,7 @@ struct Order {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "payments.confirmed", keep = "7 days")]
+#[signal(name = "payments.confirmed", retention = "7 days")]
 struct Paid {
     amount: i64,
 }

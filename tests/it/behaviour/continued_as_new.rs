@@ -82,7 +82,7 @@ struct Subscription {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "endless.paid", keep = "1 day")]
+#[signal(name = "endless.paid", retention = "1 day")]
 struct Paid {
     cents: u32,
 }

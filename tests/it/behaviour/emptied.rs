@@ -23,7 +23,7 @@ handler! {
 
 /// Everything of its type and its saga that a start records.
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "emptied.secret", keep = "90 days", redact(text), find_by(number))]
+#[message(topic = "emptied.secret", retention = "90 days", redact(text), find_by(number))]
 struct Secret {
     number: u32,
     text: String,

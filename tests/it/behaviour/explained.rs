@@ -36,7 +36,7 @@ struct Item {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "explained.paid", keep = "1 day")]
+#[signal(name = "explained.paid", retention = "1 day")]
 struct Paid;
 
 /// Waits for what an item does.

@@ -78,7 +78,7 @@ handler! {
 struct Bill;
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "finding.paid", keep = "1 day")]
+#[signal(name = "finding.paid", retention = "1 day")]
 struct Paid;
 
 handler! {

@@ -178,7 +178,7 @@ async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
         refused.to_string(),
         "the queue of saga `queued-jobs` is full: at most 5 of its runs wait for a worker, and a message on topic \
          `limits.job` would be beyond that; nothing was launched; launch again later, or let the launch wait by \
-         `.wait_for_room(..)`, which one in a transaction does not; for more room, end a pause of the saga, start more \
+         `.wait_for_capacity(..)`, which one in a transaction does not; for more capacity, end a pause of the saga, start more \
          processes with it, or raise its `queue`, `concurrency` or `rate`"
     );
     assert!(!refused.is_transient() && !refused.may_have_happened());
@@ -192,7 +192,7 @@ async fn launch_to_a_full_queue_is_refused_and_stores_nothing() -> Result<()> {
         assert_eq!(job.ends().await?, Outcome::Committed);
     }
     assert_eq!(
-        scoop.launch(Job).wait_for_room(Duration::from_secs(60)).await?.ends().await?,
+        scoop.launch(Job).wait_for_capacity(Duration::from_secs(60)).await?.ends().await?,
         Outcome::Committed
     );
     scoop.shutdown().await?;
@@ -228,7 +228,7 @@ async fn launch_that_waits_for_room_is_admitted_when_a_worker_claims() -> Result
     let db = Database::new().await;
     let (scoop, _) = full(&db).await?;
     let (within, client) = (Duration::from_millis(30), db.client());
-    let Err(refused) = client.launch(Job).wait_for_room(within).await else { panic!("it was launched") };
+    let Err(refused) = client.launch(Job).wait_for_capacity(within).await else { panic!("it was launched") };
     let text = refused.to_string();
     assert!(refused.is_queue_full(), "{text}");
     let (_, waited) = text.split_once(" is full for ").expect("it names the wait");
@@ -238,11 +238,11 @@ async fn launch_that_waits_for_room_is_admitted_when_a_worker_claims() -> Result
         None => waited.trim_end_matches('s').parse::<f64>()?,
     };
     assert!(waited >= within.as_secs_f64(), "{text}");
-    let waits = tokio::spawn(client.launch(Job).wait_for_room(Duration::from_secs(600)).into_future());
-    let untyped = scoop.launch_untyped("limits.job", json!(null)).wait_for_room(Duration::from_secs(600));
+    let waits = tokio::spawn(client.launch(Job).wait_for_capacity(Duration::from_secs(600)).into_future());
+    let untyped = scoop.launch_untyped("limits.job", json!(null)).wait_for_capacity(Duration::from_secs(600));
     let untyped = tokio::spawn(untyped.into_future());
     let all =
-        tokio::spawn(scoop.launch_all([Job, Job]).wait_for_room(Duration::from_secs(600)).into_future());
+        tokio::spawn(scoop.launch_all([Job, Job]).wait_for_capacity(Duration::from_secs(600)).into_future());
     assert_eq!(db.unfinished().await, 5);
     scoop.operate().pauses().resume(jobs()).await?;
     let (job, untyped) = (waits.await.unwrap()?, untyped.await.unwrap()?);
@@ -258,7 +258,7 @@ async fn more_messages_than_the_queue_takes_are_refused_without_a_wait() -> Resu
     let db = Database::new().await;
     let scoop = paused(&db).await?;
     let began = Instant::now();
-    let launch = scoop.launch_all((0..6).map(|_| Job)).wait_for_room(Duration::from_secs(600)).await;
+    let launch = scoop.launch_all((0..6).map(|_| Job)).wait_for_capacity(Duration::from_secs(600)).await;
     let refused = launch.map(drop).expect_err("the queue is shorter");
     assert!(
         refused.to_string().contains("6 messages on topic `limits.job` would be beyond that"),
@@ -267,7 +267,10 @@ async fn more_messages_than_the_queue_takes_are_refused_without_a_wait() -> Resu
     assert!(refused.to_string().ends_with("launch fewer messages at once, or raise the `queue` of the saga"));
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!(db.unfinished().await, 0);
-    assert_eq!(scoop.launch_all((0..5).map(|_| Job)).wait_for_room(Duration::from_secs(60)).await?.len(), 5);
+    assert_eq!(
+        scoop.launch_all((0..5).map(|_| Job)).wait_for_capacity(Duration::from_secs(60)).await?.len(),
+        5
+    );
     scoop.shutdown().await?;
     Ok(())
 }
@@ -278,9 +281,9 @@ async fn delayed_run_takes_no_room_before_it_is_due() -> Result<()> {
     let scoop = paused(&db).await?;
     let (hour, soon) = (Duration::from_secs(3_600), Duration::from_secs(60));
     for _ in 0..8 {
-        scoop.launch(Job).delay(hour).wait_for_room(soon).await?;
+        scoop.launch(Job).delay(hour).wait_for_capacity(soon).await?;
     }
-    assert_eq!(scoop.launch_all((0..5).map(|_| Job)).wait_for_room(soon).await?.len(), 5);
+    assert_eq!(scoop.launch_all((0..5).map(|_| Job)).wait_for_capacity(soon).await?.len(), 5);
     assert_eq!(limit_of(scoop.launch(Job).await), 5);
     scoop.shutdown().await?;
     Ok(())
@@ -298,7 +301,7 @@ async fn parked_run_takes_room() -> Result<()> {
     let Err(refused) = refused else { panic!("it was launched") };
     assert!(refused.is_queue_full() && refused.to_string().contains(": at most 4 of its runs"), "{refused}");
     scoop.operate().pauses().resume(PauseTarget::Handler("queued-keyed-jobs".into())).await?;
-    let last = scoop.launch(KeyedJob { key: 2 }).wait_for_room(Duration::from_secs(600)).await?;
+    let last = scoop.launch(KeyedJob { key: 2 }).wait_for_capacity(Duration::from_secs(600)).await?;
     assert_eq!(last.ends().await?, Outcome::Committed);
     scoop.shutdown().await?;
     Ok(())
@@ -341,10 +344,10 @@ async fn refused_launch_takes_no_room() -> Result<()> {
     for _ in 0..3 {
         let refused = db.client().launch_all(jobs(3)).await;
         assert_eq!(limit_of(refused), 5);
-        let refused = db.client().launch_all(jobs(6)).wait_for_room(Duration::from_millis(20)).await;
+        let refused = db.client().launch_all(jobs(6)).wait_for_capacity(Duration::from_millis(20)).await;
         assert_eq!(limit_of(refused), 5);
     }
-    db.client().launch_all(jobs(2)).wait_for_room(Duration::from_secs(60)).await?;
+    db.client().launch_all(jobs(2)).wait_for_capacity(Duration::from_secs(60)).await?;
     scoop.shutdown().await?;
     Ok(())
 }

@@ -125,11 +125,11 @@ async fn longest(db: &Database) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn launches_of_one_process_wait_for_room_while_workers_claim() -> Result<()> {
+async fn launches_of_one_process_wait_for_capacity_while_workers_claim() -> Result<()> {
     let db = Database::new().await;
     let scoop = db.scoop().only::<Items>().concurrency(3).start().await?;
     let client = client(&db).await;
-    let launch = |_| client.launch(Item).wait_for_room(Duration::from_secs(600)).into_future();
+    let launch = |_| client.launch(Item).wait_for_capacity(Duration::from_secs(600)).into_future();
     for item in join_all((0..300).map(launch)).await {
         assert_eq!(item?.ends().await?, Outcome::Committed);
     }
@@ -177,7 +177,8 @@ async fn launch_in_a_transaction_counts_from_its_commit() -> Result<()> {
     one.commit().await?;
     assert_eq!(db.number(LENGTH).await, 40);
     let mut third = db.pool().begin().await?;
-    let launch = client.launch(Item).wait_for_room(Duration::from_secs(600)).in_transaction(&mut third).await;
+    let launch =
+        client.launch(Item).wait_for_capacity(Duration::from_secs(600)).in_transaction(&mut third).await;
     let Err(refused) = launch else { panic!("it was launched") };
     let text = refused.to_string();
     assert!(refused.is_queue_full() && text.contains(": at most 40 of its runs"), "without a wait: {text}");

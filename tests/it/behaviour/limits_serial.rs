@@ -36,7 +36,7 @@ impl Transfer {
 struct Booking;
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "serial.confirmed", keep = "1 day")]
+#[signal(name = "serial.confirmed", retention = "1 day")]
 struct Confirmed;
 
 /// Waits for a child, and then for a signal.

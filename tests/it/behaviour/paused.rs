@@ -32,7 +32,7 @@ struct Parcel {
 struct Bill;
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "paused.paid", keep = "1 day")]
+#[signal(name = "paused.paid", retention = "1 day")]
 struct Paid;
 
 /// Launches a parcel and waits for it.

@@ -14,7 +14,7 @@ struct Trip {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "pinned.departure", keep = "1 day")]
+#[signal(name = "pinned.departure", retention = "1 day")]
 struct Departure;
 
 /// A version of the saga: it books, awaits the departure in a step of this name, and ends with the last step.

@@ -42,7 +42,7 @@ enum Where {
 struct Restock(Stock);
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "read_back.counted", keep = "1 day")]
+#[signal(name = "read_back.counted", retention = "1 day")]
 struct Counted {
     stock: Stock,
 }

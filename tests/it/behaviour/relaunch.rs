@@ -279,12 +279,12 @@ async fn lists_and_trees_have_the_queue_time_and_the_duration() -> Result<()> {
     let parcel = scoop.launch(Parcel { blocks: true, ..PARCEL }).await?;
     parcels.gate.arrivals(1).await;
     let [running] = &scoop.operate().runs().list().page(9).await?.runs[..] else { panic!("one run") };
-    assert!(running.queue_time.is_some() && running.took.is_none(), "{running:?}");
+    assert!(running.queue_time.is_some() && running.duration.is_none(), "{running:?}");
     parcels.gate.open(1);
     assert_eq!(parcel.ends().await?, Outcome::Committed);
     let [ended] = &scoop.operate().runs().list().page(9).await?.runs[..] else { panic!("one run") };
     assert_eq!((ended.queued_at, ended.began_at), (running.queued_at, running.began_at));
-    let took = ended.took.expect("it has ended");
+    let took = ended.duration.expect("it has ended");
     assert_eq!(ended.began_at.map(|at| at + took), Some(ended.since));
     assert!(ended.about().contains("took "), "{}", ended.about());
     let tree = parcel.tree().await?;
@@ -292,7 +292,7 @@ async fn lists_and_trees_have_the_queue_time_and_the_duration() -> Result<()> {
     assert_eq!(scoop.rollback(parcel.id(), "it came back").await?, scoop::requests::RollbackAnswer::Accepted);
     eventually("it is undone", async || {
         let runs = scoop.operate().runs().list().state(RunPhase::RolledBack).page(9).await.unwrap().runs;
-        runs.first().is_some_and(|run| run.began_at == ended.began_at && run.took > Some(took))
+        runs.first().is_some_and(|run| run.began_at == ended.began_at && run.duration > Some(took))
     })
     .await;
     scoop.shutdown().await?;

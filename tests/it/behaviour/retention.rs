@@ -376,7 +376,7 @@ async fn message_that_waits_to_be_joined_is_kept_until_the_set_is_gone() -> Resu
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "retention.alarm", keep = "10 days")]
+#[signal(name = "retention.alarm", retention = "10 days")]
 struct Alarm;
 
 #[tokio::test(flavor = "multi_thread")]

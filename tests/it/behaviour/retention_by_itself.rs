@@ -22,11 +22,11 @@ enum Order {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "kept.contract", keep = "90 days")]
+#[message(topic = "kept.contract", retention = "90 days")]
 struct Contract;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "kept.deed", keep = "forever")]
+#[message(topic = "kept.deed", retention = "forever")]
 struct Deed;
 
 #[derive(Message, Serialize, Deserialize)]
@@ -41,12 +41,12 @@ enum Plan {
 }
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "kept.invoice", keep(committed = "60 days", rolled_back = "20 days", failed = forever))]
+#[message(topic = "kept.invoice", retention(committed = "60 days", rolled_back = "20 days", failed = forever))]
 struct Invoice(Plan);
 
 /// Kept for the time of the program if it is rolled back.
 #[derive(Message, Serialize, Deserialize)]
-#[message(topic = "kept.reminder", keep(committed = "20 days"))]
+#[message(topic = "kept.reminder", retention(committed = "20 days"))]
 struct Reminder(Plan);
 
 #[derive(Default)]
@@ -301,7 +301,7 @@ async fn shorter_time_counts_for_what_was_kept_before() -> Result<()> {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "kept.alarm", keep = "10 days")]
+#[signal(name = "kept.alarm", retention = "10 days")]
 struct Alarm;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -332,7 +332,7 @@ async fn unique_key_outlives_its_hierarchy_by_the_given_time() -> Result<()> {
     let gone = again.wait().await.expect_err("it is gone");
     assert!(gone.is_not_found() && gone.to_string().starts_with("there is no message "), "{gone}");
     let kept = scoop.find_by_key::<Order>("order 7").await.err().expect("it is gone");
-    let Some(until) = kept.kept_until() else { panic!("{kept:?}") };
+    let Some(until) = kept.key_valid_until() else { panic!("{kept:?}") };
     let left = until.duration_since(db.time().await).unwrap_or_default();
     assert!((29 * DAY..=30 * DAY).contains(&left), "{kept}");
     assert!(

@@ -217,7 +217,7 @@ async fn roles_of_engine_and_client_launch_to_a_limited_queue() -> Result<()> {
     assert!(scoop.operate().pauses().pause(PauseTarget::Everything).await?.in_force);
     let client_scoop = Scoop::builder().postgres(client.clone()).client().await?;
     scoop.launch(Postcard { number: 1 }).await?;
-    client_scoop.launch(Postcard { number: 2 }).wait_for_room(Duration::from_secs(60)).await?;
+    client_scoop.launch(Postcard { number: 2 }).wait_for_capacity(Duration::from_secs(60)).await?;
     for launcher in [&scoop, &client_scoop] {
         let refused = launcher.launch(Postcard { number: 3 }).await.map(drop);
         let Err(refused) = refused else { panic!("it was launched") };

@@ -28,7 +28,7 @@ async fn without_letters(db: &Database, build: &str) -> Builder {
 
 /// A program with orders, which keeps no other handler.
 fn shop(builder: Builder, build: &str) -> Builder {
-    builder.service("shop").build(build).only::<Orders>().keep_handlers([""; 0])
+    builder.service("shop").build(build).only::<Orders>().retain_handlers([""; 0])
 }
 
 /// The registered handlers.
@@ -95,7 +95,7 @@ async fn handler_is_retired_when_a_new_build_starts_after_the_end_of_the_former_
 async fn kept_handler_is_not_retired() -> Result<()> {
     let db = Database::new().await;
     let old = with_letters(&db, "1").await.start().await?;
-    let new = without_letters(&db, "2").await.keep_handlers(["letters"]).start().await?;
+    let new = without_letters(&db, "2").await.retain_handlers(["letters"]).start().await?;
     old.shutdown().await?;
     assert_eq!(registered(&db).await, ["letters", "orders"]);
     // By default a program that is restricted to some sagas keeps all others.

@@ -116,10 +116,13 @@ async fn step_that_ended_is_shown_as_completed_with_its_worker_and_times() -> Re
     ];
     assert_eq!(words, expected, "{tree}");
     for event in &root.events {
-        assert!(event.at.is_some() && event.took.is_some() == (event.kind != EventKind::Seen), "{event:?}");
+        assert!(
+            event.at.is_some() && event.duration.is_some() == (event.kind != EventKind::Seen),
+            "{event:?}"
+        );
         assert!(event.worker.as_ref().is_some_and(|worker| worker.starts_with("scoop-rs:")), "{event:?}");
     }
-    assert_eq!(root.took.map(|took| Some(root.began_at()? + took)), Some(root.events[3].at));
+    assert_eq!(root.duration.map(|took| Some(root.began_at()? + took)), Some(root.events[3].at));
     let text = tree.to_string();
     assert!(text.contains(" completed reserve\n") && !text.contains("SUSPENDED"), "{text}");
     assert!(text.contains(&format!("run {}, took ", root.id())), "{text}");

@@ -102,7 +102,10 @@ async fn long_run_shows_its_ends_and_the_beginning_of_its_rollback() -> Result<(
     assert_eq!(gaps, [false, false, false, true, true, false, false]);
     assert_eq!(part.state, run.state);
     assert!(ends.to_string().contains("(events are left out"), "{ends}");
-    assert!(part.events[3].took.is_none() && part.events[4].took.is_none(), "what came before is not known");
+    assert!(
+        part.events[3].duration.is_none() && part.events[4].duration.is_none(),
+        "what came before is not known"
+    );
     let count = |run: &RunInfo, kind| run.timeline().iter().filter(|bar| bar.kind == kind).count();
     assert_eq!((count(run, BarKind::Step), count(run, BarKind::Gap)), (21, 0), "{all}");
     assert_eq!((count(part, BarKind::Step), count(part, BarKind::Gap)), (2, 2), "{ends}");

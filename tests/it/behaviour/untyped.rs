@@ -15,7 +15,7 @@ struct Order {
 }
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "untyped.paid", keep = "1 day")]
+#[signal(name = "untyped.paid", retention = "1 day")]
 struct Paid {
     amount: i64,
 }

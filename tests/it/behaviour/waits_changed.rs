@@ -6,11 +6,11 @@ use super::*;
 use crate::support::{Database, Notes};
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "orders.approved", keep = "7 days")]
+#[signal(name = "orders.approved", retention = "7 days")]
 struct Approved;
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(name = "orders.released", keep = "7 days")]
+#[signal(name = "orders.released", retention = "7 days")]
 struct Released;
 
 trait Version: Saga {

@@ -206,7 +206,7 @@ async fn failed_rollback_is_an_error_with_a_remedy() -> Result<()> {
     let failed = events.of("rollback_failed");
     assert_eq!(failed.iter().map(|seen| &*seen.fields["again"]).collect::<Vec<_>>(), ["false", "true"]);
     assert!(
-        failed.iter().all(|seen| seen.fields["remedy"].contains("operate().failures().skip")),
+        failed.iter().all(|seen| seen.fields["advice"].contains("operate().failures().skip")),
         "{failed:?}"
     );
     saga.broken.store(false, Ordering::Relaxed);
@@ -227,7 +227,7 @@ async fn stuck_run_is_an_error_with_a_remedy() -> Result<()> {
     eventually("the run is stuck", async || !events.of("stuck").is_empty()).await;
     let stuck = &events.of("stuck")[0];
     assert!(stuck.fields["reason"].contains("saga `telemetry-order`"), "{stuck:?}");
-    assert!(stuck.fields["remedy"].contains("start a program whose saga fits"), "{stuck:?}");
+    assert!(stuck.fields["advice"].contains("start a program whose saga fits"), "{stuck:?}");
     Ok(())
 }
 
@@ -384,10 +384,8 @@ async fn signal_that_no_saga_awaits_is_one_warning() -> Result<()> {
 struct Unheard;
 
 /// Events that need a database, or a faulty program.
-const NOT_PROVOKED: [&str; 27] = [
-    "scoop::embedded folder_left",
+const NOT_PROVOKED: [&str; 25] = [
     "scoop::embedded stop_failed",
-    "scoop::embedded sweep_failed",
     "scoop::pause pause_began",
     "scoop::pause pause_ended",
     "scoop::retention pruned",
@@ -467,7 +465,7 @@ async fn outcomes() -> Result<()> {
     post.scoop.launch(Letter).await?.ends().await?;
     post.scoop.shutdown().await?;
     let build =
-        |it: Builder, id: &str| it.only::<LetterSaga>().service("post").build(id).keep_handlers([""; 0]);
+        |it: Builder, id: &str| it.only::<LetterSaga>().service("post").build(id).retain_handlers([""; 0]);
     let post = Program::start(&letters, |it| build(it, "1").only::<Slow>()).await?;
     let without_slow = Program::start(&letters, |it| build(it, "2")).await?;
     post.scoop.shutdown().await?;

@@ -3,7 +3,7 @@
 use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
 
-use super::{Advice, Finding, LISTED, Level};
+use super::{Advice, Finding, ITEMS_MAX, Level};
 use crate::commands::pause::options;
 use crate::fault::Fault;
 use crate::output::counted;
@@ -14,7 +14,7 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     if pauses.is_empty() {
         return Ok(vec![Finding::good("pauses", "nothing is paused")]);
     }
-    let findings = pauses.iter().take(LISTED as usize).map(|pause| {
+    let findings = pauses.iter().take(ITEMS_MAX as usize).map(|pause| {
         let resume = format!("scoop resume {}", options(&pause.target));
         let (level, advice) = if pause.until.is_some() {
             (Level::Note, "nothing: it ends by itself; to end it now:")
@@ -24,7 +24,7 @@ pub(super) async fn paused(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
         Finding::bad(level, "pauses", pause.to_string(), Advice::with_command(advice, resume))
     });
     let mut findings: Vec<_> = findings.collect();
-    let others = pauses.get(LISTED as usize..).unwrap_or_default();
+    let others = pauses.get(ITEMS_MAX as usize..).unwrap_or_default();
     if !others.is_empty() {
         let level =
             if others.iter().all(|pause| pause.until.is_some()) { Level::Note } else { Level::Warning };
@@ -63,14 +63,14 @@ pub(super) async fn queues(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 
 /// Finished hierarchies that programs could not delete.
 pub(super) async fn undeletable(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let kept = scoop.operate().retention().undeletable().limit(LISTED).await?;
-    if kept.is_empty() {
+    let undeletable = scoop.operate().retention().undeletable().limit(ITEMS_MAX).await?;
+    if undeletable.is_empty() {
         return Ok(vec![Finding::good("retention", "each finished hierarchy could be deleted in its time")]);
     }
-    let findings = kept.iter().map(|kept| {
+    let findings = undeletable.iter().map(|undeletable| {
         let advice =
             "remove the reason, such as a foreign key to a table of scoop or an error of the archive";
-        Finding::bad(Level::Warning, "retention", kept.to_string(), advice)
+        Finding::bad(Level::Warning, "retention", undeletable.to_string(), advice)
     });
     Ok(findings.collect())
 }

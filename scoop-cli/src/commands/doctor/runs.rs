@@ -7,7 +7,7 @@ use scoop_operate::FailedRollback;
 use scoop_operate::{OperateExt as _, WaitKind};
 use scoop_runtime::{RunPhase, RunRequest, Scoop};
 
-use super::{Advice, Finding, LISTED, Level};
+use super::{Advice, Finding, ITEMS_MAX, Level};
 use crate::commands::counts;
 use crate::commands::run_requests::repair_commands;
 use crate::fault::Fault;
@@ -64,7 +64,7 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
             Advice::with_command("all are counted by:", "scoop counts"),
         ));
     }
-    if counted.unfinished_in(RunPhase::RollbackFailed) > LISTED as usize {
+    if counted.unfinished_in(RunPhase::RollbackFailed) > ITEMS_MAX as usize {
         findings.push(Finding::bad(
             Level::Problem,
             "failed rollbacks",
@@ -80,7 +80,7 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
     if undecided.is_empty() && is_complete {
         findings.push(Finding::good("failed rollbacks", "no rollback awaits an operator"));
     }
-    let stuck = scoop.operate().failures().stuck().limit(LISTED).await?;
+    let stuck = scoop.operate().failures().stuck().limit(ITEMS_MAX).await?;
     let (stuck, abandoned): (Vec<_>, Vec<_>) = stuck.iter().partition(|it| it.phase == RunPhase::Stuck);
     findings.extend(stuck.iter().map(|stuck| {
         Finding::bad(
@@ -109,8 +109,8 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
             "start a program that has the saga; it goes on then",
         )
     }));
-    findings.extend(endless_waits(scoop).await?);
-    if counted.unfinished_in(RunPhase::Stuck) > LISTED as usize {
+    findings.extend(unbounded_waits(scoop).await?);
+    if counted.unfinished_in(RunPhase::Stuck) > ITEMS_MAX as usize {
         let all = counted.unfinished.iter().filter(|count| count.phase == RunPhase::Stuck);
         findings.push(Finding::bad(
             Level::Problem,
@@ -149,17 +149,17 @@ pub(super) async fn unfinished(scoop: &Scoop, none_lives: bool) -> Result<Vec<Fi
 /// The first rollbacks that failed by themselves, up to [`LISTED`], and whether all failed rollbacks were looked at. The list has the
 /// newest first: a rollback comes after those of its ancestors, which failed because of it.
 async fn undecided_rollbacks(scoop: &Scoop) -> Result<(Vec<FailedRollback>, bool), Fault> {
-    let (mut undecided, mut place) = (vec![], None);
+    let (mut undecided, mut cursor) = (vec![], None);
     for _ in 0..FAILED_PAGES {
-        let failed = scoop.operate().failures().list().limit(FAILED_PAGE).after_cursor(place).await?;
-        place = failed.last().map(FailedRollback::cursor);
+        let failed = scoop.operate().failures().list().limit(FAILED_PAGE).after_cursor(cursor).await?;
+        cursor = failed.last().map(FailedRollback::cursor);
         undecided.extend(failed.into_iter().filter(|it| it.failed_below.is_empty()));
-        undecided.truncate(LISTED as usize);
-        if place.is_none() || undecided.len() >= LISTED as usize {
+        undecided.truncate(ITEMS_MAX as usize);
+        if cursor.is_none() || undecided.len() >= ITEMS_MAX as usize {
             break;
         }
     }
-    Ok((undecided, place.is_none()))
+    Ok((undecided, cursor.is_none()))
 }
 
 /// Sagas with runs that have been due for long, although a living program has them and nothing else holds them up; and whether
@@ -167,13 +167,13 @@ async fn undecided_rollbacks(scoop: &Scoop) -> Result<(Vec<FailedRollback>, bool
 async fn late(scoop: &Scoop, now: SystemTime) -> Result<(Vec<Finding>, bool), Fault> {
     let query =
         scoop.operate().runs().list().waiting_for(WaitKind::Slot).until(now - LATE_AFTER).page(LATE_PAGE);
-    let (mut due, mut place) = (vec![], None);
+    let (mut due, mut cursor) = (vec![], None);
     for _ in 0..LATE_PAGES {
         // A page reads a limited number of runs, so it can be empty before the last one.
-        let page = query.clone().after(place).await?;
+        let page = query.clone().after(cursor).await?;
         due.extend(page.runs);
-        place = page.next;
-        if place.is_none() || due.len() >= LATE_COUNTED {
+        cursor = page.next;
+        if cursor.is_none() || due.len() >= LATE_COUNTED {
             break;
         }
     }
@@ -182,7 +182,7 @@ async fn late(scoop: &Scoop, now: SystemTime) -> Result<(Vec<Finding>, bool), Fa
         let (count, oldest) = late.entry(&run.handler).or_insert((0, run.since));
         (*count, *oldest) = (*count + 1, run.since.min(*oldest));
     }
-    let or_more = if place.is_some() { " (and others)" } else { "" };
+    let or_more = if cursor.is_some() { " (and others)" } else { "" };
     let sagas = late.into_iter().map(|(saga, (count, oldest))| {
         let waits = now.duration_since(oldest).unwrap_or_default();
         Finding::bad(
@@ -196,21 +196,21 @@ async fn late(scoop: &Scoop, now: SystemTime) -> Result<(Vec<Finding>, bool), Fa
             "raise the concurrency of its programs or start more; `scoop explain` says what a run waits for",
         )
     });
-    Ok((sagas.collect(), place.is_none()))
+    Ok((sagas.collect(), cursor.is_none()))
 }
 
 /// Runs that wait for the program of a retired handler, and have no deadline: nothing else ends that.
-async fn endless_waits(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
+async fn unbounded_waits(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let mut findings = vec![];
-    for former in scoop.operate().handlers().former().limit(LISTED).await? {
+    for former in scoop.operate().handlers().former().limit(ITEMS_MAX).await? {
         let (topic, handler) = (&former.topic, &former.handler);
         let runs = scoop.operate().runs().list().topic(topic).handler(handler).waiting_for(WaitKind::Program);
         let page = runs.page(LATE_PAGE).await?;
-        let endless =
+        let unbounded =
             page.runs.iter().filter(|run| run.deadline.is_none() && run.phase != RunPhase::Stuck).count();
-        if endless > 0 {
+        if unbounded > 0 {
             let more = if page.next.is_some() { " or more" } else { "" };
-            let runs = counted(endless, "run", "runs");
+            let runs = counted(unbounded, "run", "runs");
             findings.push(Finding::bad(
                 Level::Problem,
                 "waits without an end",

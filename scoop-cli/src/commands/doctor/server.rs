@@ -95,15 +95,15 @@ pub(super) async fn check(
     let reader = Reader { pool, persistent: !is_behind_proxy };
     // The first query opens the connection, which would count as time on the way.
     pool.acquire().await.map_err(Fault::sql(DOING))?;
-    let (begun, here) = (Instant::now(), SystemTime::now());
+    let (begun, asked_at) = (Instant::now(), SystemTime::now());
     let query = sqlx::query(include_str!("../../../sql/settings.sql")).persistent(reader.persistent);
     let row = query.fetch_one(pool).await.map_err(Fault::sql(DOING))?;
-    let way = begun.elapsed();
+    let round_trip = begun.elapsed();
     let server = Server::from_row(&row).map_err(Fault::sql(DOING))?;
     let query = sqlx::query_as(include_str!("../../../sql/sessions.sql")).persistent(reader.persistent);
     let applications: Vec<Application> = query.fetch_all(pool).await.map_err(Fault::sql(DOING))?;
     let mut findings = settings(&server, &applications);
-    findings.push(clock(server.now_ms, here, way));
+    findings.push(clock(server.now_ms, asked_at, round_trip));
     findings.extend(transactions(reader, open_for).await?);
     Ok(findings)
 }
@@ -261,12 +261,12 @@ fn of_applications(applications: &[Application]) -> String {
     if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) }
 }
 
-/// Compares the clock of the server with that of this machine: at `here` it was asked, and the answer came after `way`.
-fn clock(server_ms: i64, here: SystemTime, way: Duration) -> Finding {
-    let here = here.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + way / 2;
+/// Compares the clock of the server with that of this machine: at `asked_at` it was asked, and the answer came after `round_trip`.
+fn clock(server_ms: i64, asked_at: SystemTime, round_trip: Duration) -> Finding {
+    let local = asked_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + round_trip / 2;
     let server = Duration::from_millis(u64::try_from(server_ms).unwrap_or(0));
-    // What may be the time of the way is no difference.
-    let apart = server.abs_diff(here).saturating_sub(way / 2);
+    // What may be the time of the round trip is no difference.
+    let apart = server.abs_diff(local).saturating_sub(round_trip / 2);
     let text = format!("the clocks of the server and of this machine are {} apart", in_words(apart));
     let advice = "synchronize both, such as by NTP; deadlines and schedules follow the clock of the server";
     match apart {
@@ -538,15 +538,15 @@ mod tests {
 
     #[test]
     fn clocks_apart_are_a_warning_and_far_apart_a_problem() {
-        let here = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        let level = |server_ms| clock(server_ms, here, Duration::from_millis(200)).level;
+        let asked_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let level = |server_ms| clock(server_ms, asked_at, Duration::from_millis(200)).level;
         assert_eq!(level(1_000_000_100), Level::Good);
         // The time of the way is no difference.
         assert_eq!(level(1_000_001_200), Level::Good);
         assert_eq!(level(1_000_001_300), Level::Warning);
         assert_eq!(level(999_998_000), Level::Warning);
         assert_eq!(level(1_000_000_000 - 61_000), Level::Problem);
-        let found = clock(1_000_000_100 + 90_100, here, Duration::from_millis(200));
+        let found = clock(1_000_000_100 + 90_100, asked_at, Duration::from_millis(200));
         assert_eq!(found.text, "the clocks of the server and of this machine are 1m 30s apart");
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use scoop_operate::OperateExt as _;
 use scoop_runtime::Scoop;
 
-use super::{Advice, Finding, LISTED, Level};
+use super::{Advice, Finding, ITEMS_MAX, Level};
 use crate::fault::Fault;
 use crate::output::{counted, shell_words};
 use crate::times::in_words;
@@ -80,7 +80,7 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     let served: BTreeSet<_> = own.map(|saga| (&*saga.topic, &*saga.handler)).collect();
     let orphans: Vec<_> =
         handlers.iter().filter(|it| !served.contains(&(&*it.topic, &*it.handler))).collect();
-    for orphan in orphans.iter().take(LISTED as usize) {
+    for orphan in orphans.iter().take(ITEMS_MAX as usize) {
         let (topic, handler) = (&orphan.topic, &orphan.handler);
         findings.push(Finding::bad(
             Level::Warning,
@@ -94,7 +94,7 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
         ));
     }
-    let others = orphans.len().saturating_sub(LISTED as usize);
+    let others = orphans.len().saturating_sub(ITEMS_MAX as usize);
     if others > 0 {
         let text = format!("{} no living program", counted(others, "more handler has", "more handlers have"));
         findings.push(Finding::bad(
@@ -106,7 +106,7 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
     }
     let former = scoop.operate().handlers().former().await?;
     let retired: Vec<_> = former.iter().filter(|it| served.contains(&(&*it.topic, &*it.handler))).collect();
-    for retired in retired.iter().take(LISTED as usize) {
+    for retired in retired.iter().take(ITEMS_MAX as usize) {
         let (topic, handler) = (&retired.topic, &retired.handler);
         findings.push(Finding::bad(
             Level::Warning,
@@ -121,7 +121,7 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             ),
         ));
     }
-    let others = retired.len().saturating_sub(LISTED as usize);
+    let others = retired.len().saturating_sub(ITEMS_MAX as usize);
     if others > 0 {
         let text = format!(
             "{} a living program",

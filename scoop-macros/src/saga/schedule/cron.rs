@@ -11,10 +11,10 @@ use crate::errors::Errors;
 pub(super) fn times(cron: &LitStr, zone: Option<&LitStr>, errors: &mut Errors) -> Option<Recurrence> {
     let expression = cron.value();
     let checked = Cron::new(&expression, "UTC").map_err(|why| syn::Error::new(cron.span(), why));
-    let checked = errors.keep(checked);
+    let checked = errors.record(checked);
     let zone = match zone {
         None => Some("UTC".to_owned()),
-        Some(zone) => errors.keep(known_zone(zone)),
+        Some(zone) => errors.record(known_zone(zone)),
     };
     checked.and(zone).map(|zone| Recurrence::Cron { expression, zone })
 }

@@ -234,8 +234,8 @@ impl RunExplanation {
                     Count(*ahead, "run is", "runs are"),
                     OrMore(*queued)
                 )?;
-                let alone = ". It may have crashed its previous workers, and each worker executes one such run at a time";
-                f.write_str(if *is_suspect { alone } else { "" })
+                let suspicion = ". It may have crashed its previous workers, and each worker executes one such run at a time";
+                f.write_str(if *is_suspect { suspicion } else { "" })
             }
             WaitReason::Limit { concurrency, serial, key, holders, ahead, queued } => {
                 let handler = Escaped(&self.run.handler);

@@ -108,7 +108,7 @@ impl Handle {
                     }
                 }
                 // A command that has ended without a decision never gets one: that is read once more.
-                match self.look(Duration::ZERO).await {
+                match self.read_status(Duration::ZERO).await {
                     Ok(Status::Ended(outcome)) => ended = Some(outcome),
                     Ok(Status::Unfinished) => {}
                     Err(error) if error.is_transient() => {}

@@ -182,8 +182,8 @@ impl Drop for Task {
 }
 
 /// What a task does next.
-enum Turn {
-    Look(Vec<(u64, Waited)>),
+enum Action {
+    Read(Vec<(u64, Waited)>),
     /// Nothing before this time, if there is any.
     Rest(Option<Instant>),
     End,
@@ -192,18 +192,18 @@ enum Turn {
 impl Task {
     async fn run(&self) {
         loop {
-            match self.turn() {
-                Turn::Look(messages) => {
+            match self.next_action() {
+                Action::Read(messages) => {
                     let began = Instant::now();
                     for messages in messages.chunks(MESSAGES_MAX) {
-                        self.look(messages).await;
+                        self.read(messages).await;
                     }
                     let rest = began.elapsed() * REST;
                     if !rest.is_zero() {
                         tokio::time::sleep(rest).await;
                     }
                 }
-                Turn::Rest(until) => {
+                Action::Rest(until) => {
                     let until = async {
                         match until {
                             Some(until) => tokio::time::sleep_until(until).await,
@@ -215,7 +215,7 @@ impl Task {
                         () = self.waits.changed.notified() => {}
                     }
                 }
-                Turn::End => {
+                Action::End => {
                     // A notification may have been for the task that replaces this one.
                     self.waits.changed.notify_one();
                     return;
@@ -226,11 +226,11 @@ impl Task {
 
     /// The messages that are due, if one is at the end of its pause: then also those that are past the half of theirs, so
     /// that messages with one pause come together.
-    fn turn(&self) -> Turn {
+    fn next_action(&self) -> Action {
         let (now, pause_max) = (Instant::now(), self.waits.pause_max());
         let mut waiting = self.waits.waiting();
         if waiting.task != Some(self.number) {
-            return Turn::End;
+            return Action::End;
         }
         let mut next: Option<Instant> = None;
         for entry in waiting.messages.values_mut() {
@@ -241,7 +241,7 @@ impl Task {
             next = Some(next.map_or(due, |next| next.min(due)));
         }
         if next.is_none_or(|next| next > now) {
-            return Turn::Rest(next);
+            return Action::Rest(next);
         }
         let mut due = vec![];
         for (number, entry) in &mut waiting.messages {
@@ -249,11 +249,11 @@ impl Task {
                 due.push((*number, entry.waited));
             }
         }
-        Turn::Look(due)
+        Action::Read(due)
     }
 
     /// Looks at these messages, and tells the handles of those that have ended. A handle reads an error itself, too.
-    async fn look(&self, messages: &[(u64, Waited)]) {
+    async fn read(&self, messages: &[(u64, Waited)]) {
         let waited: Vec<_> = messages.iter().map(|(_, waited)| *waited).collect();
         let ended = Retries::new(Duration::ZERO).run(|_| self.waits.store.ended(&waited)).await;
         let ended = ended.map_err(GivenUp::error("the ends of hierarchies were looked up"));

@@ -10,7 +10,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::RuntimeError;
-use crate::bug::{Bug, is_injected};
 use crate::engine::decisions::queue::OutcomeIfCommitted;
 use crate::engine::decisions::queue::{Pending, Settles, ToDecide, Undecided};
 use crate::engine::settle::after_commit::AfterCommit;
@@ -33,7 +32,7 @@ enum Write {
     /// After each event, so that one which fails leaves the state before it.
     AfterEach,
     /// Never: the user's code writes it to a table. A decision that is alone in its transaction may fail in any way.
-    ByTable { alone: bool },
+    ByTable { is_single: bool },
 }
 
 /// An application of an event failed, or the new state cannot be stored: the states have to be written after each event.
@@ -86,7 +85,7 @@ pub(super) fn decide_loaded(
     stored: StoredEntity,
     state: Option<DropGuarded>,
 ) -> Option<(Decisions, Vec<OutcomeIfCommitted>, Option<DropGuarded>)> {
-    let write = Write::ByTable { alone: batch.len() == 1 };
+    let write = Write::ByTable { is_single: batch.len() == 1 };
     let entity = batch.first()?.undecided.decisions.entity;
     let mut working = Working { state: state.map(|state| (entity, state)), ..Working::new(stored) };
     let (mut decisions, mut outcomes) = (Decisions::default(), Vec::with_capacity(batch.len()));
@@ -185,7 +184,7 @@ impl DecisionInBatch<'_> {
                 }
                 Err(failure) => {
                     // The state may have changed in part.
-                    entity.state = entity.state.take().filter(|_| is_injected(Bug::StoreAfterPanic));
+                    entity.state = None;
                     return Ok(Err(OutcomeIfCommitted::Failed(failure)));
                 }
             }
@@ -218,7 +217,7 @@ impl DecisionInBatch<'_> {
         if version == i64::MAX {
             return Err(self.misnumbered(version, "the last one, which no event can follow"));
         }
-        if entity.state.is_none() || is_injected(Bug::StaleDecisions) {
+        if entity.state.is_none() {
             entity.read(decisions.entity, &run.source).map_err(|why| self.unfit(&why))?;
         }
         let (_, state) = entity.state.as_ref().expect("it was just read");
@@ -240,9 +239,9 @@ impl DecisionInBatch<'_> {
     /// Whether the batch is split after an application has failed.
     fn splits(&self) -> bool {
         match self.write {
-            Write::AtLast => !is_injected(Bug::StoreAfterPanic),
+            Write::AtLast => true,
             Write::AfterEach => false,
-            Write::ByTable { alone } => !alone,
+            Write::ByTable { is_single } => !is_single,
         }
     }
 
@@ -264,7 +263,7 @@ impl DecisionInBatch<'_> {
                 let message = format!(
                     "{}; nothing has changed: correct the application of the event or the limit, then {}",
                     failure.message,
-                    self.remedy()
+                    self.advice()
                 );
                 Failure { message, ..failure }
             });
@@ -274,7 +273,7 @@ impl DecisionInBatch<'_> {
     }
 
     /// The advice for the time after the cause of a failure is gone.
-    fn remedy(&self) -> &'static str {
+    fn advice(&self) -> &'static str {
         match self.undecided.task {
             ToDecide::Decide { .. } => "send the command again",
             ToDecide::Undo { .. } => "retry the rollback",
@@ -316,10 +315,10 @@ impl DecisionInBatch<'_> {
 
     fn panicked(&self, code: &str, concerns: &str, panic: Failure) -> Failure {
         let (entity, run) = (self.undecided.named_entity(), self.undecided.run.lineage.id());
-        let remedy = self.remedy();
+        let advice = self.advice();
         let code = format!("{code} {concerns} {entity} in run {run}");
         let named = panic_boundary::named(code)(panic);
-        let message = format!("{}; nothing has changed: correct the code, then {remedy}", named.message);
+        let message = format!("{}; nothing has changed: correct the code, then {advice}", named.message);
         Failure { message, ..named }
     }
 
@@ -408,9 +407,9 @@ impl DecisionInBatch<'_> {
     fn unfit(&self, why: &str) -> OutcomeIfCommitted {
         let EntityId { name, key } = &self.undecided.entity;
         let text = format!("the stored state of the entity `{name}` does not fit its type");
-        let remedy = "have the type read it, or restore it with `operate().entities().rebuild`";
+        let advice = "have the type read it, or restore it with `operate().entities().rebuild`";
         OutcomeIfCommitted::Unfit(Why {
-            recorded: format!("{text} (key `{key}`): {why}; {remedy}"),
+            recorded: format!("{text} (key `{key}`): {why}; {advice}"),
             logged: Some(text),
         })
     }

@@ -316,12 +316,12 @@ impl Scheduler {
     }
 
     /// Records that a claim has gone through the page of keys that was next, if it was asked for it.
-    pub(super) fn advance_page(&mut self, saga: &str, freed: &FreedKeys, ReadPage { next, took }: ReadPage) {
+    pub(super) fn advance_page(&mut self, saga: &str, freed: &FreedKeys, ReadPage { next, time }: ReadPage) {
         let is_next = |state: &&mut AdmissionState| freed.page_from.as_ref() == Some(&state.next_page);
         if let Some(state) = self.of_sagas.get_mut(saga).filter(is_next) {
             // A page reads the entries of runs that have returned, as long as an open transaction keeps them.
             state.page_at = Instant::now();
-            state.page_pause = took.saturating_sub(PAGE_TIME) * PAGE_PAUSES;
+            state.page_pause = time.saturating_sub(PAGE_TIME) * PAGE_PAUSES;
             state.is_hurried &= next.is_some();
             state.next_page = next.unwrap_or_default();
         }
@@ -396,8 +396,8 @@ mod tests {
         FreedCapacity { any: true, keys: vec![key.to_owned()] }
     }
 
-    fn read(next: Option<&str>, took: Duration) -> ReadPage {
-        ReadPage { next: next.map(str::to_owned), took }
+    fn read(next: Option<&str>, time: Duration) -> ReadPage {
+        ReadPage { next: next.map(str::to_owned), time }
     }
 
     /// The page of the next scan, of which the next one begins with that key.

@@ -24,7 +24,7 @@ pub(super) fn pause_after(elapsed: Duration, lag: Duration, interval: Duration) 
 }
 
 /// The time after which a look is interrupted.
-pub(super) fn turn(interval: Duration) -> Duration {
+pub(super) fn round_length(interval: Duration) -> Duration {
     interval.max(INTERVAL_MIN)
 }
 
@@ -80,7 +80,7 @@ mod tests {
                 let size = due.min(u32::try_from(self.batch.size()).unwrap());
                 let is_last = size == due;
                 let elapsed = PER_HIERARCHY * size;
-                self.batch.took(elapsed, usize::try_from(size).unwrap());
+                self.batch.record(elapsed, usize::try_from(size).unwrap());
                 self.deleted += size;
                 self.worked += elapsed;
                 self.now += elapsed + if is_last { INTERVAL } else { pause_after(elapsed, lag, INTERVAL) };

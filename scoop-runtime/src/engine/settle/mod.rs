@@ -277,9 +277,9 @@ fn apply(
         }
         let is_rolled_back = matches!(execution.run.path, Path::Backward { rollback_requested: true, .. });
         // The clocks of the server and of a program that has begun it by itself may differ.
-        let took = (settled.last_event_at - execution.began_at).max(time::Duration::ZERO);
+        let duration = (settled.last_event_at - execution.began_at).max(time::Duration::ZERO);
         if !is_rolled_back {
-            metrics::run_seconds(&execution.saga.definition.saga, outcome).record(took.as_seconds_f64());
+            metrics::run_seconds(&execution.saga.definition.saga, outcome).record(duration.as_seconds_f64());
         }
         match execution.run.lineage.parent() {
             Some(parent) if execution.flags.has_parent => {

@@ -29,7 +29,6 @@ use scoop_core::RecordedStep;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::bug::{Bug, is_injected};
 use crate::model::pause::PauseTarget;
 use crate::model::program::Program;
 use crate::saga::private::Pin;
@@ -143,7 +142,7 @@ impl TopologyCache {
         worker: Uuid,
         program: &'a Program,
     ) -> Registered<'a> {
-        let (topics, handlers) = known.sagas.pairs();
+        let (topics, handlers) = known.sagas.keys();
         let (definitions, started_at) = (&known.numbers, *lock(&self.started_at));
         Registered { worker, topics, handlers, definitions, started_at, program }
     }
@@ -215,15 +214,15 @@ impl TopologyCache {
     fn derive_view(&self, worker: Uuid, topology: &Topology) {
         let Topology { living, paused, limited, limited_topics } = topology;
         let mine = self.known();
-        let (topics, names) = mine.sagas.pairs();
+        let (topics, names) = mine.sagas.keys();
         let is_paused = |topic: &str, saga: &str| {
             paused.iter().any(|(paused, new_runs_only)| !new_runs_only && paused.covers(topic, saga))
         };
         let is_new_paused =
             |topic: &str, saga: &str| paused.iter().any(|(paused, _)| paused.covers(topic, saga));
         let covered = |is_covered: &dyn Fn(&str, &str) -> bool| {
-            let pairs = topics.iter().zip(names).filter(|(topic, saga)| is_covered(topic, saga));
-            pairs.map(|(topic, saga)| (topic.clone(), saga.clone())).collect()
+            let keys = topics.iter().zip(names).filter(|(topic, saga)| is_covered(topic, saga));
+            keys.map(|(topic, saga)| (topic.clone(), saga.clone())).collect()
         };
         let limited_topics = Arc::new(limited_topics.clone());
         let (all_paused, new_paused) = (covered(&is_paused), covered(&is_new_paused));
@@ -248,7 +247,7 @@ impl TopologyCache {
                 if mine.sagas.find(topic, handler).is_some_and(|saga| saga.handler.pin() != Pin::None) {
                     view.pinned.insert((topic.clone(), handler.clone(), *definition));
                 }
-                if (this > (newest.0, newest.1, newest.2)) != is_injected(Bug::OlderWins) {
+                if this > (newest.0, newest.1, newest.2) {
                     (newest.0, newest.1, newest.2) = this;
                 }
             }
@@ -303,12 +302,12 @@ impl Known {
 
     /// The sagas that the row of this worker does not list with the definition at hand.
     fn unlisted(&self, row: &LivingWorker) -> Vec<String> {
-        let listed = row.topics.iter().zip(&row.handlers).zip(&row.definitions);
-        let listed: HashMap<_, _> = listed.collect();
-        let (topics, handlers) = self.sagas.pairs();
+        let in_row = row.topics.iter().zip(&row.handlers).zip(&row.definitions);
+        let in_row: HashMap<_, _> = in_row.collect();
+        let (topics, handlers) = self.sagas.keys();
         let own = topics.iter().zip(handlers).zip(&self.numbers);
         let unlisted: BTreeSet<_> = own
-            .filter(|(saga, number)| listed.get(saga) != Some(number))
+            .filter(|(saga, number)| in_row.get(saga) != Some(number))
             .map(|((_, handler), _)| handler)
             .collect();
         unlisted.into_iter().cloned().collect()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scoop_core::{RecordedStep, Run};
+use scoop_core::RecordedStep;
 
 use crate::engine::execution::Exit;
 use crate::engine::shared::Engine;
@@ -36,19 +36,4 @@ pub(in crate::engine) async fn recorded(
         .into();
     lock(&engine.topology.recorded).insert(definition, steps.clone());
     Ok(Some(steps))
-}
-
-/// A deliberate bug: the position of the newest step is looked up in the program's own definition.
-pub(in crate::engine) fn by_index(saga: &RunnableSaga, run: &mut Run) {
-    let recorded = run.recorded.take();
-    let (Some(recorded), Some(last)) = (recorded, &mut run.last) else {
-        return;
-    };
-    let same = |step: &str| {
-        let at = recorded.iter().position(|known| known.name == *step)?;
-        Some(saga.definition.steps.get(at)?.name.to_string())
-    };
-    let renamed = same(&last.step);
-    last.step = renamed.or(saga.definition.last_step().map(str::to_owned)).unwrap_or_default();
-    last.jump = last.jump.as_deref().and_then(same);
 }

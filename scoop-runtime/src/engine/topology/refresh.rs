@@ -12,7 +12,7 @@ use crate::telemetry;
 use crate::util::sync::lock;
 
 /// Reads the living workers and their definitions, and the names that newer programs have given the sagas of this one.
-pub(in crate::engine) async fn look(engine: &Engine) -> sqlx::Result<()> {
+pub(in crate::engine) async fn poll(engine: &Engine) -> sqlx::Result<()> {
     let _changing = engine.topology.changing.lock().await;
     add_names(engine).await?;
     register_and_refresh(engine).await
@@ -57,7 +57,7 @@ async fn add_names(engine: &Engine) -> sqlx::Result<()> {
 /// Lists what has changed of the sagas since this worker was registered, and derives which definitions are current.
 async fn register_and_refresh(engine: &Engine) -> sqlx::Result<()> {
     let known = engine.topology.known();
-    let read = || engine.store.read_topology(known.sagas.pairs().1);
+    let read = || engine.store.read_topology(known.sagas.keys().1);
     let mut topology = read().await?;
     let own = topology.living.iter().find(|living| living.id == engine.worker);
     let changed = own.map_or_else(Vec::new, |own| known.unlisted(own));

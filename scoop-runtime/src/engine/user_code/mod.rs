@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use scoop_core::{
-    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, NextExecution, Returned, SentSignal,
-    StepKind,
+    Action, Call, Conclusion, Context, Delivery, Error, Failure, Fate, NextExecution, Returned, StepKind,
 };
 
 use self::running::Stop;
@@ -20,7 +19,6 @@ use super::execution::{Execution, Exit};
 use super::handover::{IfRefused, hand_to_another};
 use super::shared::Engine;
 use crate::RuntimeError;
-use crate::bug::{Bug, is_injected};
 use crate::engine::why::Why;
 use crate::error::sqlstate::RolledBack;
 use crate::error::{is_of_infrastructure, is_of_stale_statement, leaves_out_of_step};
@@ -48,9 +46,6 @@ pub(super) async fn call_and_conclude(
     if let Some(failure) = authorize::unauthorized(execution, &call, message) {
         return conclude_failed(engine, execution, call, execution.run.context.clone(), failure).await;
     }
-    if is_injected(Bug::CompensateTwice) && matches!(call.action(), Action::Compensate { .. }) {
-        let _ = run_user_code(engine, execution, &call, message).await;
-    }
     let UserCodeEnd { outcome, opened, context, has_begun } =
         run_user_code(engine, execution, &call, message).await;
     let error = match outcome {
@@ -74,9 +69,9 @@ pub(super) async fn call_and_conclude(
         Err(Failed::Error(error)) => error,
     };
     // The transaction of a failed step is rolled back before anything else happens.
-    let undone = roll_back_failed(execution, opened, &error).await;
+    let extent = roll_back_failed(execution, opened, &error).await;
     let mut of_signal = None;
-    let failure = judge(execution, &format!("step `{}`", call.step()), error, undone, |error| {
+    let failure = judge(execution, &format!("step `{}`", call.step()), error, extent, |error| {
         if let Some(unfit) = UnfitValue::find_in(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
@@ -95,7 +90,7 @@ pub(super) async fn call_and_conclude(
         // This is a mistake of the sender, unless another program can read the signal.
         Err(Exit::Stuck(why)) if let Some((signal, reason)) = &of_signal => {
             let saga = &execution.saga.definition.saga;
-            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
+            if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Retain, None).await
                 == HandOver::HandedOver
             {
                 execution.handed_over(call.step(), &why);
@@ -169,7 +164,7 @@ pub(super) async fn message_of<'a>(
         Err(Unfit::Fresh(why)) => why,
     };
     let saga = &execution.saga.definition.saga;
-    if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Keep, None).await
+    if hand_to_another(engine, execution.key, saga, &why.recorded, IfRefused::Retain, None).await
         == HandOver::HandedOver
     {
         execution.handed_over(step, &why);
@@ -184,13 +179,13 @@ fn judge(
     execution: &Execution,
     what: &str,
     error: Error,
-    undone: RolledBack,
+    extent: RolledBack,
     otherwise: impl FnOnce(&Error) -> Result<Option<Exit>, Failure>,
 ) -> Result<Failure, Exit> {
     let source = &execution.run.source;
     let of_error = || panic_boundary::named(format!("`Display` or `source` of the error of {what}"));
     let exit = panic_boundary::run(source, || {
-        let of_infrastructure = undone == RolledBack::LostConnection || is_of_infrastructure(&error, undone);
+        let of_infrastructure = extent == RolledBack::LostConnection || is_of_infrastructure(&error, extent);
         if of_infrastructure { Ok(Some(Exit::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
     });
     let exit = exit.map_err(of_error()).flatten();
@@ -309,10 +304,10 @@ async fn run_finally(
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
-    let undone = roll_back_failed(execution, opened, &error).await;
+    let extent = roll_back_failed(execution, opened, &error).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
-        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, undone, |_| Ok(None))?;
+        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, extent, |_| Ok(None))?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
@@ -411,7 +406,6 @@ async fn run_user_code(
     engine.stop_signals.forget(execution.key.id);
     let ScopeOutput { transaction: opened, emissions, context, replies, wait, signals, has_begun, ignored } =
         scope.into_output();
-    bug_sends_signals(engine, &signals).await;
     let outcome = outcome.and_then(|returned| match ignored {
         Some(error) => Err(Failed::Error(error)),
         None => Ok(returned),
@@ -434,15 +428,6 @@ async fn run_user_code(
     };
     let outcome = outcome.and_then(rehearsed);
     UserCodeEnd { outcome, opened, context, has_begun }
-}
-
-/// An injected bug: sends the signals of a step before its outcome is known.
-async fn bug_sends_signals(engine: &Engine, signals: &[SentSignal]) {
-    if is_injected(Bug::SendOfFailed) {
-        for signal in signals {
-            drop(engine.store.send_signal(signal, None).await);
-        }
-    }
 }
 
 /// Warns of values in a failure that the code which gets it cannot find, once for each failure code.

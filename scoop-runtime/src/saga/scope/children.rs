@@ -44,7 +44,7 @@ impl Scope<'_> {
     #[track_caller]
     pub fn reply<M: HasReply>(&mut self, to: &M, answer: M::Declared) -> Result<()> {
         let _ = to;
-        let CallSite { run, definition, step, cleanup, .. } = self.place;
+        let CallSite { run, definition, step, cleanup, .. } = self.site;
         let handler = &definition.saga;
         if cleanup {
             return Ok(());
@@ -77,7 +77,7 @@ impl Scope<'_> {
 
     #[track_caller]
     fn store_reply<M: Message>(&mut self, answer: M::Reply) -> Result<()> {
-        let CallSite { run, definition, step, .. } = self.place;
+        let CallSite { run, definition, step, .. } = self.site;
         let handler = &definition.saga;
         let limit = self.services.settings.limits.payload_bytes_max;
         let what = || format!("the reply of saga `{handler}`");
@@ -96,7 +96,7 @@ impl Scope<'_> {
     /// mistake.
     #[track_caller]
     fn other_message<M: HasReply>(&self) -> Error {
-        let CallSite { run, definition, step, .. } = self.place;
+        let CallSite { run, definition, step, .. } = self.site;
         let message = reply_name::<M>();
         let text = format!(
             "step `{step}` of saga `{}` replies to a message `{message}` on topic `{}`, but the saga handles topic `{}`, so \
@@ -183,18 +183,18 @@ impl Scope<'_> {
         replies: Option<(&'static str, &'static str)>,
     ) -> BoxFuture<'_, Result<Vec<Child>>> {
         async move {
-            let CallSite { run, definition, step, handler_iteration, cleanup, .. } = self.place;
+            let CallSite { run, definition, step, handler_iteration, cleanup, .. } = self.site;
             let (id, handler) = (run.lineage.id(), &*definition.saga);
             let unseen = definition.steps.iter().filter(|step| !step.kind.is_visible());
             let unseen: Vec<_> = unseen.flat_map(StepDefinition::all_names).collect();
-            let undone;
+            let of_step;
             let of = match &run.path {
                 _ if !last_step => Launches::OfRun { run: id, handler, after: run.execution.after },
                 // This is the `finally` of a failed step, which has launched nothing.
                 Path::Forward if cleanup => return Ok(vec![]),
                 Path::Backward { plan: Some(plan), .. } if handler_iteration.is_none() => {
-                    undone = plan.launched(definition, step).unwrap_or_default();
-                    Launches::Given(&undone)
+                    of_step = plan.launched(definition, step).unwrap_or_default();
+                    Launches::Given(&of_step)
                 }
                 _ => Launches::OfLastStep { run: id, handler, unseen: &unseen },
             };

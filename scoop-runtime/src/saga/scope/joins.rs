@@ -17,9 +17,9 @@ impl Scope<'_> {
     /// Records the message of this run as a member, once however often this is called. If its set is complete, the
     /// hierarchy of that is launched.
     pub(crate) async fn join(&mut self, spec: &JoinSpec, key: &str) -> Result<()> {
-        let (run, topic) = (self.place.run, &*self.place.definition.topic);
+        let (run, topic) = (self.site.run, &*self.site.definition.topic);
         let traceparent = self.trace_context().map(|trace| trace.traceparent());
-        let member = NewMember { claim: self.place.key, topic, message: run.message, key, traceparent };
+        let member = NewMember { claim: self.site.key, topic, message: run.message, key, traceparent };
         let joined = self.services.store.join(spec, &member).await;
         match joined.map_err(|error| failed("a message could not be joined", &error))? {
             JoinResult::Recorded(launched) => self.services.engine.apply(StepEffect::Joined(launched)),
@@ -36,17 +36,17 @@ impl Scope<'_> {
 
     /// Withdraws the member of this run. If its set is complete, requests the rollback of the joined hierarchy.
     pub(crate) async fn withdraw(&mut self, spec: &JoinSpec, key: &str, why: &Failure) -> Result<()> {
-        let withdrawn = self.services.store.withdraw(spec, key, self.place.key.id).await;
+        let withdrawn = self.services.store.withdraw(spec, key, self.site.key.id).await;
         match withdrawn.map_err(|error| failed("a message could not be withdrawn", &error))? {
-            Withdrawal::Done { joined: Some(root) } => self.undo_joined(root, why).await,
-            Withdrawal::Done { joined: None } => Ok(()),
+            Withdrawal::Withdrawn { joined: Some(root) } => self.undo_joined(root, why).await,
+            Withdrawal::Withdrawn { joined: None } => Ok(()),
             Withdrawal::Locked => Err(locked(spec, key)),
         }
     }
 
     /// Rolls back the hierarchy, or cancels what of it has not ended.
     async fn undo_joined(&mut self, root: Uuid, why: &Failure) -> Result<()> {
-        let (store, source) = (self.services.store, &self.place.run.source);
+        let (store, source) = (self.services.store, &self.site.run.source);
         let error =
             |error: sqlx::Error| failed("the rollback of a joined hierarchy could not be requested", &error);
         let Some(target) = store.find_target(root).await.map_err(error)? else { return Ok(()) };

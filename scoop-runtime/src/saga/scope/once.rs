@@ -14,11 +14,11 @@ impl Scope<'_> {
     /// has begun under an earlier claim and did not complete.
     pub(crate) async fn begin_once(&mut self) -> Result<()> {
         self.has_begun = true;
-        let (run, step) = (self.place.run, self.place.step);
-        match self.services.store.begin_step(self.place.key, instance(run), step).await {
+        let (run, step) = (self.site.run, self.site.step);
+        match self.services.store.begin_step(self.site.key, instance(run), step).await {
             Ok(Some(StepBeginning::Now)) => Ok(()),
             Ok(Some(StepBeginning::Before(begun))) => {
-                Err(Error::failure(interrupted(self.place.definition, run, &begun)).into_permanent())
+                Err(Error::failure(interrupted(self.site.definition, run, &begun)).into_permanent())
             }
             Ok(None) => Err(Error::infrastructure(format!("step `{step}` was taken over"))),
             Err(error) => Err(Error::infrastructure(format!(

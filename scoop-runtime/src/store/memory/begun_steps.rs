@@ -2,7 +2,6 @@
 
 use super::MemoryStore;
 use super::state::{BegunStepRow, State};
-use crate::bug::{Bug, is_injected};
 use crate::store::{BegunStep, BegunStepStorage, ClaimKey, StepBeginning};
 
 impl BegunStepStorage for MemoryStore {
@@ -17,9 +16,11 @@ impl BegunStepStorage for MemoryStore {
                 return Ok(None);
             }
             if let Some(known) = state.begun_step(key, completed) {
-                let begins = known.epoch == key.epoch || is_injected(Bug::BeginTwice);
+                if known.epoch == key.epoch {
+                    return Ok(Some(StepBeginning::Now));
+                }
                 let begun = BegunStep { step: known.step.clone(), at: known.at };
-                return Ok(Some(if begins { StepBeginning::Now } else { StepBeginning::Before(begun) }));
+                return Ok(Some(StepBeginning::Before(begun)));
             }
             let row = BegunStepRow {
                 run: key.id,
@@ -36,7 +37,7 @@ impl BegunStepStorage for MemoryStore {
 
     async fn find_begun_step(&self, key: ClaimKey, completed: i32) -> sqlx::Result<Option<BegunStep>> {
         self.run("find_begun_step", |state| {
-            let known = state.begun_step(key, completed).filter(|_| !is_injected(Bug::BeginTwice));
+            let known = state.begun_step(key, completed);
             Ok(known.map(|known| BegunStep { step: known.step.clone(), at: known.at }))
         })
         .await

@@ -84,9 +84,9 @@ impl RequestStorage for MemoryStore {
                 let mut asked = hierarchy.record.of_run(target.lineage.id());
                 !asked.any(|other| other.kind == kind && other.lineage == target.lineage)
             });
-            let is_done = state.requests.contains(&asked.id);
+            let is_recorded = state.requests.contains(&asked.id);
             let marked = state.below(&target.lineage, WorkingRow::can_give_up);
-            let any_marked = !marked.is_empty() || is_done;
+            let any_marked = !marked.is_empty() || is_recorded;
             if asked.is_dry_run {
                 return Ok(CancelResult { fresh, any_marked, giving_up: vec![] });
             }
@@ -105,7 +105,7 @@ impl RequestStorage for MemoryStore {
             let parent =
                 |id: Uuid| state.row((root, id)).map(|row| ParentRef { root, id, at: row.last_event_at });
             let giving_up = giving_up.into_iter().filter_map(parent).collect();
-            Ok(CancelResult { fresh: fresh || is_done, any_marked, giving_up })
+            Ok(CancelResult { fresh: fresh || is_recorded, any_marked, giving_up })
         })
         .await
     }
@@ -174,8 +174,8 @@ impl State {
             if record.of_handler(message, EventKind::RollingBack, &handler).is_some() {
                 continue;
             }
-            let done = record.of_handler(message, EventKind::Committed, &handler);
-            let context = done.map(|done| done.context.clone()).unwrap_or_default();
+            let commit = record.of_handler(message, EventKind::Committed, &handler);
+            let context = commit.map(|commit| commit.context.clone()).unwrap_or_default();
             let topic = record.topic_of(message);
             let mut row = WorkingRow::new(seen.lineage.clone(), message, topic, handler, requested_at);
             row.ready_at = now;

@@ -13,7 +13,6 @@ use super::event_log::Event;
 use super::ready_queue::ReadyRun;
 use super::row::{ClaimQueue, WorkingRow};
 use super::state::{State, later, micros};
-use crate::bug::{Bug, is_injected};
 use crate::model::run::{RowState, no_failure};
 use crate::store::claim_queues::ClaimQueues;
 use crate::store::memory::row::RowKey;
@@ -31,9 +30,9 @@ impl ClaimStorage for MemoryStore {
             let state = &*state;
             let ready = Priority::ALL.into_iter().flat_map(|level| {
                 let known = queues_of(queues).zip(progress.since(queues, level));
-                known.filter(move |(lane, reached)| state.due(lane, level, *reached).next().is_some())
+                known.filter(move |(queue, reached)| state.due(queue, level, *reached).next().is_some())
             });
-            let ready: BTreeSet<ClaimQueue> = ready.map(|(lane, _)| lane).collect();
+            let ready: BTreeSet<ClaimQueue> = ready.map(|(queue, _)| queue).collect();
             let ready =
                 queues.only(|(topic, handler, queue)| ready.contains(&(handler.into(), topic.into(), queue)));
             Ok((ready, state.scan()))
@@ -121,10 +120,6 @@ impl State {
         running_counts: &BTreeMap<String, usize>,
         progress: &QueueCursors,
     ) -> Vec<RowKey> {
-        let queue_time = |level: Priority, at| match is_injected(Bug::IgnorePriority) {
-            true => at,
-            false => level.queue_time(at),
-        };
         let reached = Priority::ALL.map(|level| (level, progress.since(queues, level)));
         let mut ordered = vec![];
         for (at, queue) in queues_of(queues).enumerate() {
@@ -133,7 +128,7 @@ impl State {
                 .iter()
                 .flat_map(|(level, reached)| {
                     let due = self.due(&queue, *level, reached[at]).take(limit);
-                    due.map(|(at, turn, run)| (queue_time(*level, *at), *turn, *run, *at))
+                    due.map(|(at, order, run)| (level.queue_time(*at), *order, *run, *at))
                 })
                 .collect();
             due.sort_unstable();
@@ -195,11 +190,9 @@ impl State {
             row.began_at = row.began_at.or(Some(now));
             (row.signal, row.children_max) = (None, None);
             row.last_event_at = later(now, row.last_event_at);
-            let keeps = is_injected(Bug::TakeOverLiving) && row.attempts > 0;
-            row.epoch += i64::from(!keeps);
+            row.epoch += 1;
         })?;
-        let again = is_injected(Bug::SeenTwice) && row.attempts > 0 && !row.rollback_requested;
-        let begins = row.epoch == row.unclaimed_epoch + 1 || again;
+        let begins = row.epoch == row.unclaimed_epoch + 1;
         if begins {
             let (requested, failure, message) = (row.rollback_requested, row.failure.clone(), row.message_id);
             let kind = if requested { EventKind::RollingBack } else { EventKind::Seen };
@@ -262,9 +255,6 @@ impl State {
             rollback_failed: child.rollback_failure.clone().filter(|_| child.state == RowState::Failed),
             rollback_requested: child.rollback_requested,
         };
-        if is_injected(Bug::DropFailure) && ended.len() > 1 {
-            ended.pop();
-        }
         ended.into_iter().map(failure).collect()
     }
 }

@@ -104,7 +104,7 @@ pub struct StoredSignal {
     /// The time at which it was sent.
     pub sent_at: SystemTime,
     /// The time until which it is kept if no run awaits it.
-    pub kept_until: SystemTime,
+    pub expires_at: SystemTime,
     /// The time of its delivery, if it was delivered.
     pub delivered_at: Option<SystemTime>,
     /// The number of runs that it reached.

@@ -24,9 +24,9 @@ impl DueStorage for MemoryStore {
     ) -> sqlx::Result<NextDue> {
         self.run("due", |state| {
             let reached = Priority::ALL.map(|level| (level, progress.since(queues, level)));
-            let ready = queues_of(queues).enumerate().filter_map(|(at, lane)| {
+            let ready = queues_of(queues).enumerate().filter_map(|(at, queue)| {
                 let first =
-                    |(level, reached): &(_, Vec<_>)| state.ready_since(&lane, *level, reached[at]).next();
+                    |(level, reached): &(_, Vec<_>)| state.ready_since(&queue, *level, reached[at]).next();
                 reached.iter().filter_map(first).map(|(at, ..)| *at).min()
             });
             let suspect = state.suspect(queues).filter(|_| suspects == SuspectClaim::Allowed);

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::{Hierarchy, State};
-use crate::bug::{Bug, is_injected};
 use crate::completion::RunEnd;
 use crate::model::entity::StoredEntityEvent;
 use crate::store::entity::{Decisions, DecisionsSettled, EntityAtHand, NewEntityEvent, StoredEntity};
@@ -27,7 +26,7 @@ impl EntityStorage for MemoryStore {
                 decide(stored.map(|it| EntityAtHand::Locked(it.unwrap_or_default())).collect());
             let void = settlements.iter().filter(|settlement| !state.admits(settlement));
             let void: Vec<_> = void.map(Settlement::id).collect();
-            if !void.is_empty() && !is_injected(Bug::StoreVoidDecisions) {
+            if !void.is_empty() {
                 return Ok(DecisionsSettled::Void(void));
             }
             let settled: BTreeMap<(Uuid, i64), SettleResult> = state.settle_all(identifier, &settlements)?;
@@ -35,8 +34,7 @@ impl EntityStorage for MemoryStore {
             for (id, entity) in changes {
                 state.entities.entry(id).or_default().now = entity;
             }
-            let kept = events.len() - usize::from(is_injected(Bug::ForgetEntityEvent) && events.len() > 1);
-            for NewEntityEvent { entity, version, message, run } in events.into_iter().take(kept) {
+            for NewEntityEvent { entity, version, message, run } in events {
                 state.entity_event_ids.insert(message);
                 let launched = state.hierarchy_of(message).and_then(|it| it.record.messages.get(&message));
                 // A copy, since finished hierarchies can be pruned.

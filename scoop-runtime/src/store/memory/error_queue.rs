@@ -95,7 +95,7 @@ impl State {
             context: &context,
             due: None,
             give_up_at: None,
-            here: None,
+            local_runs: None,
         });
         self.launch(messages, None).handlers
     }

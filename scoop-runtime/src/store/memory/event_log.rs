@@ -147,11 +147,11 @@ impl EventLog {
         self.events.push(event);
     }
 
-    pub(super) fn intervene(&mut self, done: InterventionRow) {
-        let of_run = self.interventions_of.entry(done.run).or_default();
-        let ordinal = of_run.partition_point(|at| self.interventions[*at].order() < done.order());
+    pub(super) fn intervene(&mut self, intervention: InterventionRow) {
+        let of_run = self.interventions_of.entry(intervention.run).or_default();
+        let ordinal = of_run.partition_point(|at| self.interventions[*at].order() < intervention.order());
         of_run.insert(ordinal, self.interventions.len());
-        self.interventions.push(done);
+        self.interventions.push(intervention);
     }
 
     pub(super) fn interventions_of(&self, run: Uuid) -> impl DoubleEndedIterator<Item = &InterventionRow> {
@@ -242,7 +242,9 @@ mod tests {
                 at: OffsetDateTime::UNIX_EPOCH + time::Duration::seconds(at),
             });
         }
-        let ids = |done: &[&InterventionRow]| done.iter().map(|done| done.id.as_u128()).collect::<Vec<_>>();
+        let ids = |interventions: &[&InterventionRow]| {
+            interventions.iter().map(|intervention| intervention.id.as_u128()).collect::<Vec<_>>()
+        };
         assert_eq!(ids(&log.interventions_of(run).collect::<Vec<_>>()), [9, 2, 3, 4, 1]);
         let (ends, left_out) = log.limited_interventions(run, Some(2));
         assert_eq!((ids(&ends), left_out), (vec![9, 2, 4, 1], 1));

@@ -6,7 +6,6 @@ use uuid::Uuid;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::bug::{Bug, is_injected};
 use crate::model::backoff::Backoff;
 use crate::model::run::RowState;
 use crate::store::memory::row::RowKey;
@@ -58,8 +57,7 @@ impl FreeStorage for MemoryStore {
 
 impl State {
     fn delete_worker(&mut self, worker: Uuid, backoff: Backoff) -> Freed {
-        let owned = if is_injected(Bug::RetainDead) { vec![] } else { self.owned_by(worker) };
-        let freed = self.free(worker, owned, WORKER_GONE, backoff);
+        let freed = self.free(worker, self.owned_by(worker), WORKER_GONE, backoff);
         let gone = self.workers.remove(&worker);
         let retired = gone.as_ref().map_or_else(Vec::new, |gone| self.retire_gone(&gone.program.service));
         self.change_topology(&gone.map_or_else(Vec::new, |worker| worker.handlers));

@@ -8,7 +8,6 @@ use uuid::Uuid;
 use super::MemoryStore;
 use super::launch::RootMessage;
 use super::state::State;
-use crate::bug::{Bug, is_injected};
 use crate::store::join::{LaunchedSet, SetMember, SetPolicy, set_message};
 use crate::store::memory::row::{JoinMembers, JoinedRow, MemberRow};
 use crate::store::{ExpiredJoin, JoinResult, JoinSpec, JoinStorage, NewMember, Withdrawal};
@@ -56,10 +55,8 @@ impl JoinStorage for MemoryStore {
 
     async fn withdraw(&self, _: &JoinSpec, _: &str, run: Uuid) -> sqlx::Result<Withdrawal> {
         self.run("withdraw", |state| {
-            if !is_injected(Bug::RetainWithdrawn) {
-                state.join_members.waiting.retain(|it| it.run != run);
-            }
-            Ok(Withdrawal::Done { joined: state.join_members.joined.get(&run).map(|it| it.root) })
+            state.join_members.waiting.retain(|it| it.run != run);
+            Ok(Withdrawal::Withdrawn { joined: state.join_members.joined.get(&run).map(|it| it.root) })
         })
         .await
     }
@@ -142,14 +139,11 @@ impl State {
         policy: SetPolicy,
     ) -> Vec<String> {
         let Some(message) = set_message(spec, key, members, policy) else { return vec![] };
-        if !is_injected(Bug::JoinTwice) {
-            let is_member = |row: &mut MemberRow| members.iter().any(|member| member.run == row.run);
-            let joined =
-                self.join_members.waiting.extract_if(.., is_member).map(|row| {
-                    (row.run, JoinedRow { message: row.message, saga: row.saga, root: message.root })
-                });
-            self.join_members.joined.extend(joined);
-        }
+        let is_member = |row: &mut MemberRow| members.iter().any(|member| member.run == row.run);
+        let members = self.join_members.waiting.extract_if(.., is_member);
+        let joined = members
+            .map(|row| (row.run, JoinedRow { message: row.message, saga: row.saga, root: message.root }));
+        self.join_members.joined.extend(joined);
         self.launch([RootMessage::from(&message)].into_iter(), None).handlers
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct RootMessage<'a> {
     pub(super) context: &'a Context,
     pub(super) due: Option<OffsetDateTime>,
     pub(super) give_up_at: Option<OffsetDateTime>,
-    pub(super) here: Option<&'a BTreeMap<String, Uuid>>,
+    pub(super) local_runs: Option<&'a BTreeMap<String, Uuid>>,
 }
 
 impl<'a> From<&'a NewMessage> for RootMessage<'a> {
@@ -38,7 +38,7 @@ impl<'a> From<&'a NewMessage> for RootMessage<'a> {
             context: &launched.context,
             due: launched.due,
             give_up_at: launched.give_up_at(),
-            here: Some(&launched.local_runs),
+            local_runs: Some(&launched.local_runs),
         }
     }
 }
@@ -48,7 +48,7 @@ impl<'a> RootMessage<'a> {
         let payload =
             serde_json::to_value(&tick.payload).map_err(|error| sqlx::Error::Encode(error.into()))?;
         let (id, root, topic, context) = (tick.id, tick.root, tick.topic, &tick.context);
-        Ok(Self { id, root, topic, payload, context, due: None, give_up_at: None, here: None })
+        Ok(Self { id, root, topic, payload, context, due: None, give_up_at: None, local_runs: None })
     }
 }
 
@@ -77,7 +77,7 @@ impl LaunchStorage for MemoryStore {
 }
 
 impl State {
-    /// Launches the messages that do not exist yet. The worker, if any, claims the runs in `here`.
+    /// Launches the messages that do not exist yet. The worker, if any, claims the runs in `local_runs`.
     pub(super) fn launch<'a>(
         &mut self,
         messages: impl Iterator<Item = RootMessage<'a>>,
@@ -119,7 +119,7 @@ impl State {
         launch: &mut LaunchResult,
     ) {
         let now = self.now();
-        let wanted = message.here.and_then(|here| here.get(&**handler)).copied();
+        let wanted = message.local_runs.and_then(|local_runs| local_runs.get(&**handler)).copied();
         let lineage = Lineage::root(message.root);
         let lineage = wanted.map_or_else(|| child_of(&lineage), |run| lineage.child(run));
         let mut row = WorkingRow::new(lineage, message.id, topic.clone(), handler.clone(), now);

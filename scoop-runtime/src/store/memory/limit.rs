@@ -10,7 +10,6 @@ use super::MemoryStore;
 use super::definitions::queues_of;
 use super::row::{ClaimQueue, WorkingRow};
 use super::state::State;
-use crate::bug::{Bug, is_injected};
 use crate::model::run::RowState;
 use crate::model::stored_time::StoredTime;
 use crate::store::limit::{
@@ -203,7 +202,7 @@ impl State {
         returned.add(&returns);
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.runs_max).unwrap_or(0), cursors);
             let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
             changes.insert(it.key, change);
         }
@@ -228,7 +227,7 @@ impl State {
         let queues = queues_of(&request.queue.queues).collect::<BTreeSet<_>>();
         let mut changes = BTreeMap::new();
         for it in returns {
-            let runs = self.unpark(&queues, &it.key, usize::try_from(it.places).unwrap_or(0), cursors);
+            let runs = self.unpark(&queues, &it.key, usize::try_from(it.runs_max).unwrap_or(0), cursors);
             if runs > 0 {
                 let change = it.change(i64::try_from(runs).unwrap_or(i64::MAX));
                 changes.insert(it.key, change);
@@ -317,7 +316,7 @@ impl State {
 
     fn counted<'a>(&'a self, limit: &'a RecordedLimit) -> Box<dyn Iterator<Item = &'a WorkingRow> + 'a> {
         let handlers = &limit.of.handlers;
-        if !limit.serial || is_injected(Bug::YieldOrder) {
+        if !limit.serial {
             return Box::new(self.running(handlers));
         }
         let rows = self.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
@@ -353,7 +352,7 @@ impl State {
         &mut self,
         queues: &BTreeSet<ClaimQueue>,
         key: &str,
-        places: usize,
+        runs_max: usize,
         cursors: &mut QueueCursors,
     ) -> usize {
         let of_key = self.parked.iter().filter(|((_, parked), _)| parked == key).flat_map(|(_, runs)| runs);
@@ -361,7 +360,7 @@ impl State {
         let is_in_queues = |(_, run): &&(_, RowKey)| self.row(*run).is_some_and(is_claimed);
         let mut runs: Vec<_> = of_key.filter(is_in_queues).copied().collect();
         runs.sort_unstable_by_key(|(_, run)| (self.row(*run).map(WorkingRow::queue_time), *run));
-        runs.truncate(if is_injected(Bug::ForgetParked) { 0 } else { places });
+        runs.truncate(runs_max);
         self.return_runs(&runs);
         runs.iter().for_each(|(since, _)| cursors.lower(*since));
         runs.len()
@@ -384,9 +383,7 @@ impl State {
         let parked =
             self.parked.iter().filter(|((of, _), _)| handlers.iter().any(|handler| **handler == **of));
         let runs: Vec<_> = parked.flat_map(|(_, runs)| runs).copied().collect();
-        if !is_injected(Bug::ForgetParked) {
-            self.return_runs(&runs);
-        }
+        self.return_runs(&runs);
     }
 
     fn return_runs(&mut self, runs: &[(OffsetDateTime, RowKey)]) {

@@ -39,12 +39,12 @@ impl RepairStorage for MemoryStore {
             if let Some(hierarchy) = state.hierarchy(root) {
                 let record = &hierarchy.record;
                 for run in runs.map_or_else(|| record.runs_with_interventions(), <[Uuid]>::to_vec) {
-                    let (done, left_out) = record.limited_interventions(run, extent.events_of(run));
-                    read.extend(done.into_iter().map(|done| (done, left_out)));
+                    let (interventions, left_out) = record.limited_interventions(run, extent.events_of(run));
+                    read.extend(interventions.into_iter().map(|it| (it, left_out)));
                 }
             }
-            read.sort_by_key(|(done, _)| done.order());
-            Ok(read.into_iter().map(|(done, left_out)| (done.to_intervention(), left_out)).collect())
+            read.sort_by_key(|(it, _)| it.order());
+            Ok(read.into_iter().map(|(it, left_out)| (it.to_intervention(), left_out)).collect())
         })
         .await
     }
@@ -194,9 +194,9 @@ impl EventLog {
         sent.any(|sent| match sent.kind {
             EventKind::Emitted => {
                 let topic = self.topic_of(sent.message);
-                let mut subscribed = topology.iter().filter(|listed| {
-                    let ended = listed.dropped || listed.until.is_some_and(|until| until <= sent.at);
-                    listed.topic == topic && listed.since <= sent.at && !ended
+                let mut subscribed = topology.iter().filter(|entry| {
+                    let ended = entry.dropped || entry.until.is_some_and(|until| until <= sent.at);
+                    entry.topic == topic && entry.since <= sent.at && !ended
                 });
                 subscribed.any(|it| self.of_handler(sent.message, EventKind::Seen, &it.handler).is_none())
             }

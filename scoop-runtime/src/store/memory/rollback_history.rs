@@ -11,7 +11,6 @@ use super::MemoryStore;
 use super::event_log::{Event, EventLog, RecordedExecution};
 use super::state::{Hierarchy, State};
 use super::status::failure_of;
-use crate::bug::{Bug, is_injected};
 use crate::model::children::{Child, ChildOutcome, ChildQuery, Launches, chosen};
 use crate::store::types::{micros_of, unreadable};
 use crate::store::{ClaimKey, ExecutionHistory, HistoryStorage, RollbackHistory, ValueQuery};
@@ -144,13 +143,13 @@ impl State {
         let Launched { event: launched, handled } = launched;
         let topic = record.topic_of(launched.message);
         let is_new = launched.kind == EventKind::Emitted;
-        let subscribed = self.topology.iter().filter(|listed| {
-            let until = listed.until.is_none_or(|until| until > launched.at);
-            is_new && listed.topic == topic && listed.since <= launched.at && until
+        let subscribed = self.topology.iter().filter(|entry| {
+            let until = entry.until.is_none_or(|until| until > launched.at);
+            is_new && entry.topic == topic && entry.since <= launched.at && until
         });
         let seen =
             record.of_message(launched.message, EventKind::Seen).filter_map(|seen| seen.handler.clone());
-        let mut handlers: Vec<_> = subscribed.map(|listed| listed.handler.clone()).chain(seen).collect();
+        let mut handlers: Vec<_> = subscribed.map(|entry| entry.handler.clone()).chain(seen).collect();
         handlers.sort();
         handlers.dedup();
         let payload = || record.messages.get(&launched.message).map(|message| message.payload.clone());
@@ -278,7 +277,7 @@ impl EventLog {
 
     /// The events of the newest execution of a run up to `until`, newest first.
     fn of_execution_until(&self, run: Uuid, until: i64) -> impl Iterator<Item = &Event> {
-        let start = self.start_of(run).filter(|_| !is_injected(Bug::UndoFormer)).map(|start| start.at);
+        let start = self.start_of(run).map(|start| start.at);
         self.of_run_until(run, until).take_while(move |event| start.is_none_or(|start| event.at > start))
     }
 
@@ -325,7 +324,7 @@ impl EventLog {
         let Some(suspended) = self.suspended(run).map(|event| event.at) else {
             return false;
         };
-        let mut wanted = self.interventions_of(run).filter(|done| done.reruns_part);
-        wanted.any(|done| done.kind == "retry" && done.at > suspended)
+        let mut wanted = self.interventions_of(run).filter(|it| it.reruns_part);
+        wanted.any(|it| it.kind == "retry" && it.at > suspended)
     }
 }

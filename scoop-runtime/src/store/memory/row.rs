@@ -8,7 +8,6 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::bug::{Bug, is_injected};
 use crate::model::entity::StoredEntityEvent;
 use crate::model::run::RowState;
 use crate::store::entity::StoredEntity;
@@ -229,13 +228,11 @@ impl WorkingRow {
 
     /// Whether a claim under this key still holds.
     pub(super) fn is_claimed_under(&self, key: ClaimKey) -> bool {
-        let again = is_injected(Bug::SettleTwice) && self.epoch == key.epoch + 1;
-        let epoch = self.epoch == key.epoch || again || is_injected(Bug::SkipFence);
-        epoch && self.state == RowState::Running
+        self.epoch == key.epoch && self.state == RowState::Running
     }
 
     pub(super) fn is_overdue(&self, now: OffsetDateTime) -> bool {
-        (self.giving_up || self.give_up_at.is_some_and(|at| at <= now)) && !is_injected(Bug::IgnoreGiveUp)
+        self.giving_up || self.give_up_at.is_some_and(|at| at <= now)
     }
 
     /// Whether it waits for its children, or for a strategy that decides about them.
@@ -360,7 +357,7 @@ pub(super) struct SignalRow {
     #[cfg(feature = "simulation")]
     pub(super) sent_at: OffsetDateTime,
     #[cfg(feature = "simulation")]
-    pub(super) kept_until: OffsetDateTime,
+    pub(super) expires_at: OffsetDateTime,
     pub(super) delivered_at: Option<OffsetDateTime>,
     pub(super) reached: u64,
     pub(super) trace: Option<TraceContext>,

@@ -110,13 +110,13 @@ impl State {
             run_count: 0,
             last_root: None,
         };
-        let Some(listed) = self.schedules.get_mut(&pair) else {
+        let Some(stored) = self.schedules.get_mut(&pair) else {
             self.schedules.insert(pair, fresh);
             return;
         };
-        let same = listed.every_ms == fresh.every_ms && listed.cron == fresh.cron;
-        let next_at = if same { listed.next_at } else { fresh.next_at };
-        *listed = ScheduleRow { next_at, run_count: listed.run_count, last_root: listed.last_root, ..fresh };
+        let same = stored.every_ms == fresh.every_ms && stored.cron == fresh.cron;
+        let next_at = if same { stored.next_at } else { fresh.next_at };
+        *stored = ScheduleRow { next_at, run_count: stored.run_count, last_root: stored.last_root, ..fresh };
     }
 
     fn is_busy(&self, root: Uuid) -> bool {

@@ -14,7 +14,6 @@ use super::event_log::{Event, RecordedExecution};
 use super::launch::min_deadline;
 use super::row::{RunOutcome, WorkingRow};
 use super::state::{State, child_of, later, micros};
-use crate::bug::{Bug, is_injected};
 use crate::model::failed::FailedOutcome;
 use crate::model::run::RowState;
 use crate::store::{ClaimKey, SettleResult, SettleStorage, Settlement, Unhandled};
@@ -197,28 +196,17 @@ impl State {
         let now = self.now();
         let root = emission.detached_root.unwrap_or(step.settlement.root);
         self.publish(root, emission.id, &emission.topic, emission.payload.value.clone());
-        if bug_drops_message(step.settlement, emission.id) {
-            return;
-        }
         let above = emission.detached_root.map_or_else(|| step.before.lineage.clone(), Lineage::root);
         let undoing = step.undoing && emission.detached_root.is_none();
         let counts = |deadline: &OffsetDateTime| !undoing || *deadline > now;
         let give_up_at = emission.deadlines.iter().copied().filter(counts).min();
         for (handler, topic) in self.listening(&emission.topic) {
             step.started.insert(handler.to_string());
-            let above = if is_injected(Bug::WrongLineage) {
-                above.parent().unwrap_or(above.clone())
-            } else {
-                above.clone()
-            };
             let mut row = WorkingRow::new(child_of(&above), emission.id, topic, handler, step.last_event);
             row.parent = emission.detached_root.is_none().then(|| step.before.id());
             row.ready_at =
                 min_deadline(emission.due.unwrap_or_else(|| now + microseconds(emission.at)), give_up_at)
                     .max(now);
-            if is_injected(Bug::ForgetReadyAt) {
-                row.ready_at = now;
-            }
             row.context = emission.context.clone().unwrap_or_else(|| step.knows.clone());
             row.rollback_since = undoing.then_some(now);
             row.give_up_at = give_up_at;
@@ -261,10 +249,7 @@ impl State {
             row.context = own.overlaid_by(&step.knows);
             rows.push(row);
         }
-        if is_injected(Bug::SkipRequestedChild) && rows.len() > 1 {
-            rows.pop();
-        }
-        step.waits |= !rows.is_empty() && !is_injected(Bug::ParentFirst);
+        step.waits |= !rows.is_empty();
         rows.into_iter().for_each(|row| self.insert(row));
     }
 
@@ -279,10 +264,7 @@ impl State {
         };
         // The parent may have gone on without it since its claim.
         let is_unnoted = before.parent.is_none() && settlement.ends == Some(Ending::Noted);
-        if settlement.ends == Some(Ending::Unnoted)
-            || is_unnoted
-            || is_injected(Bug::SwallowFailure) && settlement.ends.is_some()
-        {
+        if settlement.ends == Some(Ending::Unnoted) || is_unnoted {
             self.change(run, |row| row.ends_as(step));
             self.add_end(run, step.outcome());
             self.remove(run);
@@ -292,7 +274,7 @@ impl State {
             self.change(run, |row| row.fails_as(step, now));
             return settled(RowState::Failed, None);
         }
-        let wait = settlement.wait.as_ref().filter(|_| !is_injected(Bug::ForgetWait));
+        let wait = settlement.wait.as_ref();
         let undecided = wait.filter(|wait| wait.is_undecided());
         let state = match (settlement.ends, step.waits, wait) {
             (Some(_), ..) => RowState::Ended,
@@ -316,25 +298,16 @@ impl State {
             row.owner = row.owner.filter(|_| state == RowState::Running);
             row.epoch += 1;
             row.step.clone_from(&settlement.step);
-            row.jump = settlement.jump.clone().filter(|_| !is_injected(Bug::ForgetNext));
+            row.jump.clone_from(&settlement.jump);
             row.definition = settlement.definition;
-            row.iteration =
-                settlement.iteration.map(|it| if is_injected(Bug::ForgetIteration) { 0 } else { it });
+            row.iteration = settlement.iteration;
             row.handler_iteration = settlement.handler_iteration;
             row.suspensions = settlement.suspensions;
             row.completions.clone_from(&settlement.completions);
-            let former = row.outputs.take();
-            row.outputs = settlement.outputs.clone().filter(|_| !is_injected(Bug::LoseOutputs));
-            if is_injected(Bug::RetainSignal) && row.signal.is_some() {
-                row.outputs = former;
-            } else if is_injected(Bug::RetainPosition) && settlement.as_new.is_some() {
-                (row.step, row.outputs) = (before.step.clone(), former);
-            }
+            row.outputs.clone_from(&settlement.outputs);
             row.rolling_back = settlement.rolling_back;
             row.failure.clone_from(&settlement.failure);
-            if !is_injected(Bug::StaleContext) {
-                row.context = step.knows.clone();
-            }
+            row.context = step.knows.clone();
             row.replied = settlement.replied;
             row.giving_up &= !settlement.begins_rollback;
             row.give_up_at = give_up_at;
@@ -360,9 +333,6 @@ impl State {
     fn write(&mut self, step: &SettleStep<'_>) {
         let SettleStep { settlement, identifier, before, .. } = step;
         for row in &settlement.events {
-            if is_injected(Bug::ForgetEmission) && bug_drops_message(settlement, row.message_id) {
-                continue;
-            }
             let at = step.last_event - microseconds(row.until_last);
             let Some(mut event) = row.to_event(before, settlement, at) else {
                 continue;
@@ -439,12 +409,6 @@ impl EventRow {
             ..Event::new(kind, self.message_id, lineage, at)
         })
     }
-}
-
-/// Whether an injected bug loses this message, the last one of its move.
-fn bug_drops_message(settlement: &Settlement, message: Uuid) -> bool {
-    let loses = is_injected(Bug::ForgetDelivery) || is_injected(Bug::ForgetEmission);
-    loses && settlement.emissions.last().is_some_and(|last| last.id == message)
 }
 
 /// This number of microseconds.

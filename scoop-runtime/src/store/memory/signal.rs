@@ -11,7 +11,6 @@ use super::MemoryStore;
 use super::definitions::queues_of;
 use super::launch::min_deadline;
 use super::state::{RecordedRow, State};
-use crate::bug::{Bug, is_injected};
 use crate::model::signal::ExpiredSignals;
 use crate::store::memory::row::{RowKey, SignalRow, WaitingSignal};
 use crate::store::{
@@ -100,7 +99,7 @@ impl SignalRow {
             to: self.to.clone(),
             payload: self.payload.clone(),
             sent_at: self.sent_at.into(),
-            kept_until: self.kept_until.into(),
+            expires_at: self.expires_at.into(),
             delivered_at: self.delivered_at.map(Into::into),
             reached: self.reached,
         }
@@ -113,19 +112,19 @@ impl State {
             return;
         }
         let now = self.now();
-        let kept_until = now.saturating_add(signal.keep.try_into().unwrap_or(time::Duration::MAX));
+        let expires_at = now.saturating_add(signal.retention.try_into().unwrap_or(time::Duration::MAX));
         let row = SignalRow {
             to: signal.to.clone(),
             payload: signal.payload.clone(),
             #[cfg(feature = "simulation")]
             sent_at: now,
             #[cfg(feature = "simulation")]
-            kept_until,
+            expires_at,
             delivered_at: None,
             reached: 0,
             trace: signal.trace.clone(),
         };
-        self.undelivered.entry(row.to.clone()).or_default().insert((kept_until, now, signal.id));
+        self.undelivered.entry(row.to.clone()).or_default().insert((expires_at, now, signal.id));
         self.signals.insert(signal.id, row);
     }
 
@@ -142,7 +141,7 @@ impl State {
     /// Takes up to `limit` signals whose time is over out of the kept ones.
     fn expire_signals(&mut self, limit: usize) -> Vec<ExpiredSignals> {
         let now = self.now();
-        let is_over = |(kept_until, ..): &&WaitingSignal| *kept_until <= now;
+        let is_over = |(expires_at, ..): &&WaitingSignal| *expires_at <= now;
         let of_key = |(to, all): (&SignalKey, &BTreeSet<WaitingSignal>)| {
             all.iter().take_while(is_over).map(|undelivered| (to.clone(), *undelivered)).collect::<Vec<_>>()
         };
@@ -220,10 +219,7 @@ impl State {
         let waiting = self.awaiting.get(to).into_iter().flatten().copied();
         let waits =
             |run: &(Uuid, Uuid)| self.row(*run).is_some_and(|row| !row.giving_up && row.ready_at > now);
-        let mut waiting: Vec<_> = waiting.filter(waits).collect();
-        if is_injected(Bug::DeliverToOne) {
-            waiting.truncate(1);
-        }
+        let waiting: Vec<_> = waiting.filter(waits).collect();
         for run in &waiting {
             let Some(row) = self.change(*run, |row| {
                 (row.ready_at, row.signal, row.signalled_by) = (now, None, sender.clone());
@@ -238,7 +234,7 @@ impl State {
                 hierarchy.record.values.entry(run.1).or_default().insert(name, payload.clone());
             }
         }
-        if (!waiting.is_empty() || is_injected(Bug::DropEarly)) && !is_injected(Bug::DeliverTwice) {
+        if !waiting.is_empty() {
             if let Some(row) = self.signals.get_mut(&id) {
                 (row.delivered_at, row.reached) = (Some(now), waiting.len() as u64);
             }

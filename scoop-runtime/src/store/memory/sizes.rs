@@ -17,7 +17,7 @@ impl SizeStorage for MemoryStore {
                 unfinished_runs: number(rows),
                 stuck_runs: bounded(state.stuck.len()),
                 failed_rollbacks: bounded(state.failed.len()),
-                endless_waits: bounded(state.endless_waits()),
+                unbounded_waits: bounded(state.unbounded_waits()),
                 ..StoreSizes::default()
             }
         }))
@@ -26,10 +26,10 @@ impl SizeStorage for MemoryStore {
 
 impl State {
     /// The ready runs of retired handlers that no program executes, and no deadline ends.
-    fn endless_waits(&self) -> usize {
+    fn unbounded_waits(&self) -> usize {
         let has_end = |row: &WorkingRow| row.giving_up || row.give_up_at.is_some();
         let is_registered =
-            |row: &WorkingRow| self.topology.iter().any(|listed| listed.is(&row.topic, &row.handler));
+            |row: &WorkingRow| self.topology.iter().any(|entry| entry.is(&row.topic, &row.handler));
         let rows = self.hierarchies.values().flat_map(|hierarchy| hierarchy.rows.values());
         let ready = rows.filter(|row| row.state == RowState::Ready && !has_end(row) && !is_registered(row));
         ready.filter(|row| self.is_abandoned(&row.queue())).count()

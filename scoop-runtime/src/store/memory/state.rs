@@ -14,7 +14,6 @@ use uuid::Uuid;
 use super::event_log::{Event, EventLog};
 use super::ready_queue::{ReadyQueue, ReadyRun};
 use super::row::{ClaimQueue, EndedRow, IndexKey, Need, RunOutcome, WorkingRow};
-use crate::bug::{Bug, is_injected};
 use crate::completion::{Completions, RunEnd};
 use crate::model::program::Program;
 use crate::model::run::RowState;
@@ -223,12 +222,12 @@ impl State {
     pub(super) fn drop_run(&mut self, run: RowKey) -> Option<WorkingRow> {
         let row = self.row(run)?;
         let record = &self.hierarchy(run.0)?.record;
-        let done = record.of_handler(row.message_id, EventKind::Committed, &row.handler);
-        let done = done.filter(|_| row.rollback_requested && row.is_unclaimed());
-        let outcome = if done.is_some() { RunOutcome::Committed } else { RunOutcome::Dropped };
-        let done = done.map(|done| (done.at, done.context.clone()));
+        let committed = record.of_handler(row.message_id, EventKind::Committed, &row.handler);
+        let committed = committed.filter(|_| row.rollback_requested && row.is_unclaimed());
+        let outcome = if committed.is_some() { RunOutcome::Committed } else { RunOutcome::Dropped };
+        let committed = committed.map(|committed| (committed.at, committed.context.clone()));
         self.change(run, |row| {
-            if let Some((at, context)) = done {
+            if let Some((at, context)) = committed {
                 (row.last_event_at, row.context, row.failure) = (at, context, None);
             }
         });
@@ -387,8 +386,7 @@ impl State {
     pub(super) fn wakes(&self, (root, parent): RowKey) -> bool {
         let children = self.hierarchies.get(&root).and_then(|hierarchy| hierarchy.children.get(&parent));
         let open = children.map_or(0, |children| i32::try_from(children.open).unwrap_or(i32::MAX));
-        let nearly = i32::from(is_injected(Bug::CountTwice));
-        open <= self.row((root, parent)).and_then(|row| row.children_max).unwrap_or(nearly)
+        open <= self.row((root, parent)).and_then(|row| row.children_max).unwrap_or(0)
     }
 
     /// Writes an event that the indices admit, in the hierarchy of its lineage.
@@ -403,8 +401,8 @@ impl State {
 
     /// The handlers registered for a topic.
     pub(super) fn listening(&self, topic: &str) -> Vec<Pair> {
-        let listed = self.topology.iter().filter(|listed| &*listed.topic == topic && listed.until.is_none());
-        listed.map(|listed| (listed.handler.clone(), listed.topic.clone())).collect()
+        let entries = self.topology.iter().filter(|entry| &*entry.topic == topic && entry.until.is_none());
+        entries.map(|entry| (entry.handler.clone(), entry.topic.clone())).collect()
     }
 
     #[cfg(feature = "simulation")]
@@ -440,10 +438,8 @@ impl State {
 
     /// The workers whose sessions are gone.
     pub(super) fn dead(&self, but: Uuid) -> impl Iterator<Item = Uuid> {
-        let dead = self.workers.iter().filter(move |(id, worker)| {
-            **id != but && (!self.sessions.contains_key(&worker.session) || is_injected(Bug::TakeOverLiving))
-        });
-        dead.map(|(id, _)| *id)
+        let others = self.workers.iter().filter(move |(id, _)| **id != but);
+        others.filter(|(_, worker)| !self.sessions.contains_key(&worker.session)).map(|(id, _)| *id)
     }
 
     /// Forgets the hierarchies without unfinished runs, and returns their number.
@@ -484,7 +480,7 @@ pub(super) fn micros(time: OffsetDateTime) -> i64 {
 
 /// The time `now`, or just after `than` if that is later.
 pub(super) fn later(now: OffsetDateTime, than: OffsetDateTime) -> OffsetDateTime {
-    if is_injected(Bug::StoppedClock) { than } else { now.max(after(than)) }
+    now.max(after(than))
 }
 
 /// The next time that differs from this one.

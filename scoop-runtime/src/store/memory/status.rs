@@ -114,9 +114,9 @@ impl State {
     fn is_unhandled(&self, hierarchy: &Hierarchy, event: &Event) -> bool {
         let record = &hierarchy.record;
         let topic = record.topic_of(event.message);
-        let subscribed = self.topology.iter().any(|listed| {
-            let until = listed.until.is_none_or(|until| until > event.at);
-            listed.topic == topic && listed.since <= event.at && until
+        let subscribed = self.topology.iter().any(|entry| {
+            let until = entry.until.is_none_or(|until| until > event.at);
+            entry.topic == topic && entry.since <= event.at && until
         });
         let seen = record.of_message(event.message, EventKind::Seen).next().is_some();
         !subscribed && !seen && !hierarchy.rows.values().any(|row| row.message_id == event.message)

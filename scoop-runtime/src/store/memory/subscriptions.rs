@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scoop_core::EventKind;
-
 use super::MemoryStore;
 use super::row::{ClaimQueue, WorkingRow};
 use super::state::{HandlerOwner, Pair, Registration, State, Worker};
-use crate::bug::{Bug, is_injected};
 use crate::model::format::system_time;
 use crate::model::handlers::{GoneHandler, RegisteredHandler};
 use crate::model::limits::HandlerLimits;
@@ -23,26 +20,23 @@ impl SubscriptionStorage for MemoryStore {
             state.redacted_fields.extend(redacted.map(|field| (*field).to_owned()));
             let own = |name: &str| subscriptions.iter().any(|it| it.handler == name);
             let now = state.now();
-            for listed in state.topology.iter_mut().filter(|listed| listed.until.is_none()) {
-                let here = || subscriptions.iter().filter(|it| *it.topic == *listed.topic);
-                let is_former = here().any(|it| it.was.iter().any(|was| **was == *listed.handler));
-                let is_newer = here().any(|it| listed.was.contains(&it.handler));
-                if is_former || !own(&listed.handler) && is_newer {
-                    listed.until = Some(now);
+            for entry in state.topology.iter_mut().filter(|entry| entry.until.is_none()) {
+                let same_topic = || subscriptions.iter().filter(|it| *it.topic == *entry.topic);
+                let is_former = same_topic().any(|it| it.was.iter().any(|was| **was == *entry.handler));
+                let is_newer = same_topic().any(|it| entry.was.contains(&it.handler));
+                if is_former || !own(&entry.handler) && is_newer {
+                    entry.until = Some(now);
                 }
             }
             for subscription in subscriptions {
                 let (handler, topic): Pair =
                     (subscription.handler.as_str().into(), subscription.topic.as_str().into());
                 let was = subscription.was.clone();
-                let mut listed = state.topology.iter_mut();
-                if let Some(listed) = listed.find(|listed| listed.is(&topic, &handler)) {
-                    listed.was = was;
+                let mut entries = state.topology.iter_mut();
+                if let Some(entry) = entries.find(|entry| entry.is(&topic, &handler)) {
+                    entry.was = was;
                 } else {
                     let since = state.now();
-                    if is_injected(Bug::LateListeners) {
-                        state.deliver_late(&(handler.clone(), topic.clone()));
-                    }
                     state.topology.push(Registration {
                         topic,
                         handler,
@@ -65,14 +59,14 @@ impl SubscriptionStorage for MemoryStore {
             let mut renamed = BTreeSet::new();
             // Of the rows of a name only the newest one counts.
             let newest: BTreeMap<_, _> =
-                state.topology.iter().map(|listed| ((&listed.topic, &listed.handler), listed)).collect();
-            for listed in newest.into_values().filter(|listed| !own(&listed.handler)) {
+                state.topology.iter().map(|entry| ((&entry.topic, &entry.handler), entry)).collect();
+            for entry in newest.into_values().filter(|entry| !own(&entry.handler)) {
                 let former = subscriptions
                     .iter()
-                    .filter(|it| *it.topic == *listed.topic && listed.was.contains(&it.handler));
+                    .filter(|it| *it.topic == *entry.topic && entry.was.contains(&it.handler));
                 renamed.extend(former.map(|it| Renamed {
                     topic: it.topic.clone(),
-                    name: listed.handler.to_string(),
+                    name: entry.handler.to_string(),
                     own_name: it.handler.clone(),
                 }));
             }
@@ -81,27 +75,27 @@ impl SubscriptionStorage for MemoryStore {
         .await
     }
 
-    async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
-        self.run("listed_handlers", |state| {
+    async fn list_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
+        self.run("list_handlers", |state| {
             let after = (&*part.after.0, &*part.after.1);
-            let is_asked = |listed: &&Registration| {
-                let (topic, handler) = (&*listed.topic, &*listed.handler);
+            let is_asked = |entry: &&Registration| {
+                let (topic, handler) = (&*entry.topic, &*entry.handler);
                 let is_named = topic.contains(&part.named) || handler.contains(&part.named);
                 let is_exact = part.topic.as_deref().is_none_or(|name| name == topic)
                     && part.saga.as_deref().is_none_or(|name| name == handler);
-                listed.until.is_none() && (topic, handler) > after && is_named && is_exact
+                entry.until.is_none() && (topic, handler) > after && is_named && is_exact
             };
-            let mut listed: Vec<_> = state.topology.iter().filter(is_asked).collect();
-            listed.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));
-            let subscription = |listed: &Registration| RegisteredHandler {
-                topic: listed.topic.to_string(),
-                handler: listed.handler.to_string(),
-                since: system_time(listed.since),
-                service: listed.owner.as_ref().map(|owner| owner.service.clone()),
-                limits: state.limit_of(&listed.handler).map(HandlerLimits::from).unwrap_or_default(),
+            let mut entries: Vec<_> = state.topology.iter().filter(is_asked).collect();
+            entries.sort_by(|one, other| (&one.topic, &one.handler).cmp(&(&other.topic, &other.handler)));
+            let subscription = |entry: &Registration| RegisteredHandler {
+                topic: entry.topic.to_string(),
+                handler: entry.handler.to_string(),
+                since: system_time(entry.since),
+                service: entry.owner.as_ref().map(|owner| owner.service.clone()),
+                limits: state.limit_of(&entry.handler).map(HandlerLimits::from).unwrap_or_default(),
             };
             let limit = part.limit.map_or(usize::MAX, |limit| limit as usize);
-            Ok(listed.into_iter().take(limit).map(subscription).collect())
+            Ok(entries.into_iter().take(limit).map(subscription).collect())
         })
         .await
     }
@@ -110,12 +104,12 @@ impl SubscriptionStorage for MemoryStore {
 impl MemoryStore {
     #[cfg(feature = "simulation")]
     pub(crate) fn subscriptions(&self) -> Vec<super::contents::Subscription> {
-        let subscription = |listed: &Registration| super::contents::Subscription {
-            topic: listed.topic.to_string(),
-            handler: listed.handler.to_string(),
-            since: system_time(listed.since),
-            until: listed.until.map(system_time),
-            dropped: listed.dropped,
+        let subscription = |entry: &Registration| super::contents::Subscription {
+            topic: entry.topic.to_string(),
+            handler: entry.handler.to_string(),
+            since: system_time(entry.since),
+            until: entry.until.map(system_time),
+            dropped: entry.dropped,
         };
         self.lock().topology.iter().map(subscription).collect()
     }
@@ -133,10 +127,10 @@ impl State {
         let since = self.now();
         let Program { service, build, .. } = registered.program;
         for (topic, handler) in registered.topics.iter().zip(registered.handlers) {
-            let listed = self.topology.iter_mut().find(|listed| listed.is(topic, handler));
+            let entry = self.topology.iter_mut().find(|entry| entry.is(topic, handler));
             let is_known = |owner: &HandlerOwner| owner.service == *service && owner.build == *build;
-            if let Some(listed) = listed.filter(|listed| !listed.owner.as_ref().is_some_and(is_known)) {
-                listed.owner = Some(HandlerOwner { service: service.clone(), build: build.clone(), since });
+            if let Some(entry) = entry.filter(|entry| !entry.owner.as_ref().is_some_and(is_known)) {
+                entry.owner = Some(HandlerOwner { service: service.clone(), build: build.clone(), since });
             }
         }
         self.retire_gone(service)
@@ -148,52 +142,23 @@ impl State {
         let (workers, sessions) = (&self.workers, &self.sessions);
         let living: Vec<_> = workers.values().filter(|it| sessions.contains_key(&it.session)).collect();
         let mut gone = vec![];
-        for listed in self.topology.iter_mut().filter(|listed| listed.until.is_none()) {
-            let Some(owner) = listed.owner.as_ref().filter(|owner| owner.service == service) else {
+        for entry in self.topology.iter_mut().filter(|entry| entry.until.is_none()) {
+            let Some(owner) = entry.owner.as_ref().filter(|owner| owner.service == service) else {
                 continue;
             };
             let of_service = || living.iter().filter(|it| it.program.service == service);
             let is_newer = |it: &&&Worker| it.program.build != owner.build && it.started_at > owner.since;
             let keeps = |it: &&Worker| {
-                it.program.kept.as_ref().is_none_or(|kept| kept.iter().any(|name| **name == *listed.handler))
+                it.program.retained.as_ref().is_none_or(|all| all.iter().any(|name| **name == *entry.handler))
             };
-            let has = |it: &&Worker| it.position(&listed.topic, &listed.handler).is_some();
+            let has = |it: &&Worker| it.position(&entry.topic, &entry.handler).is_some();
             if of_service().any(|it| is_newer(&it)) && !of_service().any(keeps) && !living.iter().any(has) {
-                listed.until = Some(now);
-                let (topic, handler) = (listed.topic.to_string(), listed.handler.to_string());
+                entry.until = Some(now);
+                let (topic, handler) = (entry.topic.to_string(), entry.handler.to_string());
                 gone.push(GoneHandler { topic, handler, service: service.to_owned() });
             }
         }
         gone
-    }
-
-    /// An injected bug: delivers earlier messages to a new handler, if their launcher still waits.
-    fn deliver_late(&mut self, (handler, topic): &Pair) {
-        let now = self.now();
-        let waiting = self.waiting().collect::<Vec<_>>();
-        let mut rows = vec![];
-        for (root, id) in waiting {
-            let Some(hierarchy) = self.hierarchy(root) else {
-                continue;
-            };
-            let emitted = hierarchy.record.events.iter().filter(|event| {
-                let kind = event.kind == EventKind::Emitted;
-                kind && event.lineage.id() == id && hierarchy.record.topic_of(event.message) == *topic
-            });
-            for event in emitted {
-                let (topic, handler) = (topic.clone(), handler.clone());
-                let mut row = WorkingRow::new(
-                    super::state::child_of(&event.lineage),
-                    event.message,
-                    topic,
-                    handler,
-                    now,
-                );
-                row.parent = Some(id);
-                rows.push(row);
-            }
-        }
-        rows.into_iter().for_each(|row| self.insert(row));
     }
 
     /// The queues of ready runs without a living worker of their saga.

@@ -14,7 +14,6 @@ use super::event_log::Event;
 use super::launch::min_deadline;
 use super::row::{ClaimQueue, RunOutcome, WorkingRow};
 use super::state::{State, after, child_of, later};
-use crate::bug::{Bug, is_injected};
 use crate::model::run::RowState;
 use crate::model::stored_time::StoredTime;
 use crate::store::claim_queues::ClaimQueues;
@@ -44,10 +43,10 @@ impl WakeStorage for MemoryStore {
         WakeOptions { slots, commits }: WakeOptions,
     ) -> sqlx::Result<Woken> {
         self.run("wake", |state| {
-            let listed = state.may_claim(worker, queues.topology);
-            let slots = if listed { slots } else { 0 };
+            let may_claim = state.may_claim(worker, queues.topology);
+            let slots = if may_claim { slots } else { 0 };
             let end =
-                |at: usize| (listed && commits).then(|| (&*queues.last_steps[at], queues.definitions[at]));
+                |at: usize| (may_claim && commits).then(|| (&*queues.last_steps[at], queues.definitions[at]));
             let own = queues_of(queues).enumerate().map(|(at, queue)| (queue, end(at)));
             let own: BTreeMap<ClaimQueue, Option<(&str, i32)>> = own.collect();
             let identifier: Arc<str> = identifier.into();
@@ -126,9 +125,6 @@ impl State {
     /// Wakes a run after its last child, which ended at this time. The run is ready then, or when the time is over for
     /// which it waits, or claimed by this worker.
     fn wake(&mut self, run: RowKey, at: OffsetDateTime, worker: Option<Uuid>) {
-        if bug_never_wakes(run) {
-            return;
-        }
         let now = self.now();
         self.change(run, |row| {
             (row.owner, row.ready_at) = (worker, row.wakes_at(now));
@@ -154,14 +150,11 @@ impl State {
             && !row.rolling_back
             && !row.is_overdue(self.now())
             && row.wakes_at(self.now()) <= self.now()
-            && (self.children(run).next().is_none() || is_injected(Bug::CommitOverFailure))
+            && self.children(run).next().is_none()
     }
 
     /// Commits a run after its last child, which ended at this time.
     fn commit(&mut self, run: RowKey, at: OffsetDateTime, identifier: &Arc<str>) -> Option<CommittedParent> {
-        if bug_never_wakes(run) {
-            return None;
-        }
         let now = self.now();
         let at = later(now, self.row(run)?.last_event_at).max(after(at));
         self.change(run, |row| row.last_event_at = at);
@@ -173,7 +166,7 @@ impl State {
             parent: row.parent.map(|id| ParentRef { root, id, at }),
             is_first: row.lineage.ids().len() == 2,
             handler: row.handler.to_string(),
-            took: at - row.began_at.unwrap_or(at),
+            duration: at - row.began_at.unwrap_or(at),
         };
         self.append(Event {
             handler: Some(row.handler),
@@ -190,7 +183,7 @@ impl State {
     fn decide_wait(&mut self, key: ClaimKey, decision: &WaitDecision) -> Option<Vec<String>> {
         let WaitDecision { gone_on, closed, late, wait, children, until } = decision;
         let now = self.now();
-        let held = self.claimed_under(key)?.clone();
+        let parent = self.claimed_under(key)?.clone();
         let run = (key.root, key.id);
         let dropped =
             self.children(run).filter(|child| child.is_unclaimed() && closed.contains(&child.message_id));
@@ -198,8 +191,8 @@ impl State {
         dropped.into_iter().for_each(|child| drop(self.drop_run((key.root, child))));
         let mut started = vec![];
         // A cancellation would not mark them.
-        for LateDelivery { message, give_up_at } in late.iter().filter(|_| !held.giving_up) {
-            started.extend(self.deliver_again(&held, *message, *give_up_at));
+        for LateDelivery { message, give_up_at } in late.iter().filter(|_| !parent.giving_up) {
+            started.extend(self.deliver_again(&parent, *message, *give_up_at));
         }
         let children = children.map(|children| children + i32::try_from(started.len()).unwrap_or(0));
         let left = self.children(run).filter(|child| gone_on.contains(&child.message_id));
@@ -236,11 +229,11 @@ impl State {
     /// Delivers a message of this run to the handlers that have registered since. Returns these.
     fn deliver_again(
         &mut self,
-        held: &WorkingRow,
+        parent: &WorkingRow,
         message: Uuid,
         give_up_at: Option<OffsetDateTime>,
     ) -> Vec<String> {
-        let (now, run) = (self.now(), (held.root(), held.id()));
+        let (now, run) = (self.now(), (parent.root(), parent.id()));
         let Some(record) = self.hierarchy(run.0).map(|hierarchy| &hierarchy.record) else { return vec![] };
         let emitted = record.of_message(message, EventKind::Emitted).next();
         let context = emitted.map(|emitted| emitted.context.clone()).unwrap_or_default();
@@ -254,8 +247,8 @@ impl State {
             }
             started.push(handler.to_string());
             let mut row =
-                WorkingRow::new(child_of(&held.lineage), message, topic, handler, held.last_event_at);
-            row.parent = Some(held.id());
+                WorkingRow::new(child_of(&parent.lineage), message, topic, handler, parent.last_event_at);
+            row.parent = Some(parent.id());
             (row.ready_at, row.context, row.give_up_at) = (now, context.clone(), give_up_at);
             self.insert(row);
         }
@@ -292,8 +285,7 @@ impl State {
 
     pub(super) fn sweep(&mut self) -> Vec<String> {
         let now = self.now();
-        let woken = self.waiting().filter(|run| self.wakes(*run) && !bug_never_wakes(*run));
-        let woken: Vec<_> = woken.collect();
+        let woken: Vec<_> = self.waiting().filter(|run| self.wakes(*run)).collect();
         let mut wake = |run| {
             let row = self.change(run, |row| {
                 row.free(row.wakes_at(now));
@@ -332,8 +324,4 @@ impl State {
         });
         true
     }
-}
-
-fn bug_never_wakes((_, id): RowKey) -> bool {
-    is_injected(Bug::ForgetWake) && id.as_bytes()[15].is_multiple_of(8)
 }

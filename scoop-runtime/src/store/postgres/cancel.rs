@@ -76,7 +76,7 @@ impl RequestStorage for PostgresStore {
             .bind(asked.id)
             .execute(&mut *tx)
             .await?;
-        let is_done = self.is_done(&mut tx, asked).await?;
+        let is_recorded = self.is_recorded(&mut tx, asked).await?;
         let mut marked = 0;
         loop {
             let mark = sqlx::query_as(self.sql.run_mark_cancelled.clone()).bind(root).bind(id);
@@ -91,8 +91,8 @@ impl RequestStorage for PostgresStore {
         let giving_up = left.fetch_all(&mut *tx).await?;
         commit(tx).await?;
         Ok(CancelResult {
-            fresh: recorded.rows_affected() > 0 || is_done,
-            any_marked: marked > 0 || is_done,
+            fresh: recorded.rows_affected() > 0 || is_recorded,
+            any_marked: marked > 0 || is_recorded,
             giving_up: giving_up.iter().map(ParentRef::from_row).collect::<sqlx::Result<_>>()?,
         })
     }
@@ -105,7 +105,7 @@ impl RequestStorage for PostgresStore {
     ) -> sqlx::Result<RollbackStart> {
         let root = target.lineage.root_id();
         let mut tx = self.begin_request(root, asked.is_dry_run).await?;
-        if self.is_done(&mut tx, asked).await? {
+        if self.is_recorded(&mut tx, asked).await? {
             return Ok(RollbackStart::Begun(vec![]));
         }
         let check = sqlx::query(self.sql.rollback_check.clone()).bind(root).bind(target.message);
@@ -181,7 +181,7 @@ impl PostgresStore {
     }
 
     /// Whether an earlier attempt has carried this request out. Checked when that attempt cannot commit any more.
-    pub(super) async fn is_done(&self, tx: &mut PgConnection, asked: RequestKey) -> sqlx::Result<bool> {
+    pub(super) async fn is_recorded(&self, tx: &mut PgConnection, asked: RequestKey) -> sqlx::Result<bool> {
         if asked.attempt == Attempt::First {
             return Ok(false);
         }

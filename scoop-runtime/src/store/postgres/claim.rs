@@ -240,8 +240,8 @@ pub(super) fn record_scan(
     let since: Option<Vec<Option<OffsetDateTime>>> = row.try_get("left_since")?;
     let all: Vec<_> = queues.each().collect();
     let mut left = vec![];
-    let places = left_queues.iter().flatten().zip(levels.iter().flatten()).zip(since.into_iter().flatten());
-    for ((nth, level), since) in places {
+    let starts = left_queues.iter().flatten().zip(levels.iter().flatten()).zip(since.into_iter().flatten());
+    for ((nth, level), since) in starts {
         let queue = usize::try_from(nth - 1).ok().and_then(|nth| all.get(nth));
         let level = Priority::ALL.into_iter().find(|it| *it as i32 == *level);
         left.extend(queue.zip(level).map(|(queue, level)| (*queue, level, since)));

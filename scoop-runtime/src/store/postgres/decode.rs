@@ -37,7 +37,7 @@ pub fn priority(row: &PgRow) -> sqlx::Result<Priority> {
 /// The children that ended without success, as `scoop.failed_children` returns them.
 #[derive(Deserialize)]
 struct ChildrenRow {
-    listed: Vec<ChildRow>,
+    children: Vec<ChildRow>,
     more: Vec<MoreRow>,
 }
 
@@ -138,8 +138,8 @@ fn is_lineage_of(lineage: &Lineage, key: ClaimKey, parent: Option<Uuid>) -> bool
 
 impl ChildrenRow {
     fn into_failures(self) -> Vec<ChildFailure> {
-        let listed = self.listed.into_iter().map(ChildRow::into_failure);
-        listed.chain(self.more.into_iter().map(MoreRow::into_failure)).collect()
+        let children = self.children.into_iter().map(ChildRow::into_failure);
+        children.chain(self.more.into_iter().map(MoreRow::into_failure)).collect()
     }
 }
 

@@ -55,7 +55,7 @@ impl DefinitionStorage for PostgresStore {
             // One transaction for each, so that two programs never wait for each other.
             for NewDefinition { handler, fingerprint, steps } in unknown {
                 let register = sqlx::query(self.sql.definition_register.clone()).bind(&**handler);
-                register.bind(fingerprint).bind(Json(steps)).done(&self.sessions).await?;
+                register.bind(fingerprint).bind(Json(steps)).run(&self.sessions).await?;
             }
         }
         self.definition_ids(definitions).await
@@ -140,7 +140,7 @@ impl DefinitionStorage for PostgresStore {
 impl PostgresStore {
     pub(crate) async fn acknowledge(&self, worker: Uuid, topology: i64) -> sqlx::Result<()> {
         let acknowledge = sqlx::query(self.sql.worker_acknowledge.clone()).bind(worker).bind(topology);
-        acknowledge.done(&self.sessions).await?;
+        acknowledge.run(&self.sessions).await?;
         Ok(())
     }
 }
@@ -170,7 +170,7 @@ impl PostgresStore {
             .bind(registered.topics)
             .bind(&*registered.program.service)
             .bind(&*registered.program.build)
-            .bind(registered.program.kept.as_deref())
+            .bind(registered.program.retained.as_deref())
             .one_on(&mut *connection)
             .await?;
         Ok(started_at.time())

@@ -90,8 +90,8 @@ impl DueStorage for PostgresStore {
     }
 
     async fn is_claimed(&self, key: ClaimKey) -> sqlx::Result<bool> {
-        let held = sqlx::query(self.sql.run_is_claimed.clone()).bind(key.root).bind(key.id).bind(key.epoch);
-        held.one(&self.sessions).await?.try_get(0)
+        let query = sqlx::query(self.sql.run_is_claimed.clone()).bind(key.root).bind(key.id).bind(key.epoch);
+        query.one(&self.sessions).await?.try_get(0)
     }
 
     async fn now(&self) -> sqlx::Result<Now> {

@@ -181,10 +181,10 @@ impl PostgresStore {
         tx: &mut Transaction<'static, Postgres>,
         entities: &[EntityId],
     ) -> sqlx::Result<Vec<EntityAtHand>> {
-        let pairs = |entities: &[&EntityId]| -> (Vec<&'static str>, Vec<String>) {
+        let columns = |entities: &[&EntityId]| -> (Vec<&'static str>, Vec<String>) {
             entities.iter().map(|id| (id.name, id.key.clone())).unzip()
         };
-        let (names, keys) = pairs(&entities.iter().collect::<Vec<_>>());
+        let (names, keys) = columns(&entities.iter().collect::<Vec<_>>());
         let lock = sqlx::query(self.sql.entity_lock_free.clone()).bind(names).bind(keys);
         let rows = lock.fetch_all(&mut **tx).await?;
         let (mut at_hand, mut missing) = (vec![EntityAtHand::Busy; entities.len()], vec![]);
@@ -206,12 +206,12 @@ impl PostgresStore {
         }
         missing.sort_unstable();
         if !missing.is_empty() {
-            let (names, keys) = pairs(&missing.iter().map(|nth| &entities[*nth]).collect::<Vec<_>>());
-            let made = self.insert_entities(tx, names, keys).await?;
-            let made: BTreeSet<_> = made.iter().map(|(name, key)| (&**name, &**key)).collect();
+            let (names, keys) = columns(&missing.iter().map(|nth| &entities[*nth]).collect::<Vec<_>>());
+            let inserted = self.insert_entities(tx, names, keys).await?;
+            let inserted: BTreeSet<_> = inserted.iter().map(|(name, key)| (&**name, &**key)).collect();
             // The others were made by another transaction meanwhile.
             for nth in missing {
-                if made.contains(&(entities[nth].name, &*entities[nth].key)) {
+                if inserted.contains(&(entities[nth].name, &*entities[nth].key)) {
                     at_hand[nth] = EntityAtHand::Locked(StoredEntity::default());
                 }
             }

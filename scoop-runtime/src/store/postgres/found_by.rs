@@ -63,7 +63,7 @@ impl PostgresStore {
             .bind(each().map(|(_, (_, field))| field.name).collect::<Vec<_>>())
             .bind(each().map(|(_, (_, field))| field.kind.name()).collect::<Vec<_>>())
             .bind(each().map(|(_, (position, _))| signed(position)).collect::<Vec<_>>())
-            .done(&self.sessions)
+            .run(&self.sessions)
             .await?;
         Ok(())
     }

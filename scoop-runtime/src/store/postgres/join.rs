@@ -86,12 +86,12 @@ impl JoinStorage for PostgresStore {
         let withdraw = sqlx::query_scalar(self.sql.join_withdraw.clone()).bind(run);
         let joined = withdraw.first_on(&mut locked.tx).await?;
         locked.tx.commit().await.inspect_err(note)?;
-        Ok(Withdrawal::Done { joined })
+        Ok(Withdrawal::Withdrawn { joined })
     }
 
     async fn expire_join(&self, specs: &[&JoinSpec]) -> sqlx::Result<ExpiredJoin> {
-        let pairs = specs.iter().flat_map(|spec| spec.topics.iter().map(|topic| (&*spec.saga, *topic)));
-        let (sagas, topics): (Vec<_>, Vec<_>) = pairs.unzip();
+        let keys = specs.iter().flat_map(|spec| spec.topics.iter().map(|topic| (&*spec.saga, *topic)));
+        let (sagas, topics): (Vec<_>, Vec<_>) = keys.unzip();
         let (mut after, mut limit) = ((StoredTime::from_micros(i64::MIN), Uuid::nil()), DUE_MIN);
         let mut locked = HashSet::new();
         loop {

@@ -7,7 +7,7 @@
 //! * A run whose key is at its limit is parked (`limit_park.sql`): it stays `ready`, with its deadline or the year 9999 as
 //!   `ready_at`, and `parked_since` has the former time. Statements that look for parked runs have `state::text = 'ready'`,
 //!   which rules out the index of ready runs.
-//! * A claim returns the parked runs of a key before it takes a later one (`return_earlier`), since a run of the key may
+//! * A claim (`limit_parked.rs`) returns the parked runs of a key before it takes a later one (`return_earlier`), since a run of the key may
 //!   have ended unnoticed. The claim that returns a run lowers the positions of its queue.
 //! * A run that gives up before it has begun passes a concurrency by key, and does not count. A serial run counts until its
 //!   end (`scoop.held_key`).
@@ -33,18 +33,16 @@ use uuid::Uuid;
 use super::PostgresStore;
 use super::claim::{Claim, has_run, record_scan, scan};
 use super::decode::{time, time_if_any, unsigned};
-use super::limit_known::{Done, KnownSaga};
+use super::limit_known::{ClaimChanges, KnownSaga};
 use super::pool::READ_COMMITTED;
 use super::query_ext::FetchExt;
 use crate::error::{is_contended, is_of_contents};
 use crate::model::limits::{HandlerLimits, Limit, Rate};
-use crate::store::limit::{
-    Admitted, LimitChange, PAGE_MAX, RateChange, RecordedLimit, Return, Returned, Usage,
-};
+use crate::store::limit::{Admitted, LimitChange, RateChange, RecordedLimit, Returned, Usage};
 use crate::store::rate::{RateState, RateWindow};
 use crate::store::{
-    Candidate, ClaimQueues, ClaimedRun, Claimer, FreedKeys, LimitStorage, LimitedClaim, LimitedRequest,
-    LimitedSaga, QueueCursors, QueueScan, ReadPage, SagaLimit, Unclaimed,
+    Candidate, ClaimQueues, ClaimedRun, Claimer, LimitStorage, LimitedClaim, LimitedRequest, LimitedSaga,
+    QueueCursors, QueueScan, SagaLimit, Unclaimed,
 };
 use crate::util::ids;
 use crate::util::retries::note;
@@ -66,12 +64,6 @@ const ORPHANED_MAX: i64 = 1_000;
 
 /// Begins a claim. It waits 100 ms for the lock of a limit; `engine/limits.rs` claims again later. The rows of runs are not waited for.
 const BEGIN_CLAIM: &str = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'";
-
-/// The number of keys whose rate admits a parked run that one claim reads.
-const DUE_KEYS_MAX: i64 = 100;
-
-/// The number of idle keys that one claim deletes: more than it adds.
-const IDLE_KEYS_MAX: i64 = 200;
 
 /// A claim of the queues of one saga in a transaction that holds the lock of its limits.
 struct UnderLimit {
@@ -265,7 +257,7 @@ impl PostgresStore {
                 .filter(|row| has_run(row))
                 .map(|row| Ok((row.try_get("root")?, row.try_get("id")?, String::new())));
             let taken = taken.collect::<sqlx::Result<_>>().map_err(ClaimError::of_runs)?;
-            self.record_claim(tx, limit, known, Done { taken, ..Done::default() }).await?;
+            self.record_claim(tx, limit, known, ClaimChanges { taken, ..ClaimChanges::default() }).await?;
         }
         let is_changed = !runs.is_empty();
         if is_changed {
@@ -337,7 +329,7 @@ impl PostgresStore {
             all.runs.extend(claimed);
             admitted.runs.iter().for_each(|(_, key)| returned.claim(key));
             let (count, parked) = self.park(tx, &admitted.over).await.map_err(ClaimError::of_runs)?;
-            self.record_claim(tx, limit, known, Done { taken, parked }).await?;
+            self.record_claim(tx, limit, known, ClaimChanges { taken, parked }).await?;
             self.record_begun(tx, limit, &mut usage, admitted.rate_changes(limit)).await?;
             let has_passed = count > 0;
             is_changed |= has_passed || !all.runs.is_empty();
@@ -353,7 +345,7 @@ impl PostgresStore {
             asked = (asked * 2).min(CANDIDATES_MAX);
         }
         // Runs may have returned that it has not taken.
-        self.record_claim(tx, limit, known, Done::default()).await?;
+        self.record_claim(tx, limit, known, ClaimChanges::default()).await?;
         all.cursors = only.is_none().then_some(cursors);
         if limit.rate_by_key().is_some() {
             let next = sqlx::query_scalar(self.sql.rate_next.clone()).bind(&limit.of.saga);
@@ -364,130 +356,7 @@ impl PostgresStore {
         Ok((all, is_changed))
     }
 
-    /// Returns parked runs to their queues: of the freed keys, and of those whose rate admits more. Returns whether anything has
-    /// changed, and which page of keys it has gone through.
-    async fn return_parked(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        (limit, known): (&RecordedLimit, &mut KnownSaga),
-        request: &LimitedRequest<'_>,
-        returned: &mut Returned,
-        cursors: &mut QueueCursors,
-    ) -> sqlx::Result<(bool, ReadPage)> {
-        let began = Instant::now();
-        let (saga, rate, queues) = (&limit.of.saga, limit.rate_by_key(), &request.queue.queues);
-        let FreedKeys { keys, page_from } = request.freed;
-        let (mut keys, mut next_page) = (keys.clone(), None);
-        if let Some(from) = page_from {
-            let mut page = self.parked_keys(tx, limit, queues, from).await?;
-            if page.len() > PAGE_MAX {
-                next_page = page.pop().map(|(key, _)| key);
-            }
-            page.iter().for_each(|(key, _)| known.find_parked(key));
-            keys.extend(page.into_iter().filter(|(_, waits_for_rate)| !waits_for_rate).map(|(key, _)| key));
-        }
-        if rate.is_some() {
-            let due = sqlx::query_scalar(self.sql.rate_due.clone()).bind(saga).bind(DUE_KEYS_MAX);
-            keys.extend(due.all_on(tx).await?);
-        }
-        keys.sort_unstable();
-        keys.dedup();
-        let mut is_changed = false;
-        if !keys.is_empty() {
-            let mut usage = self.usage(tx, (limit, queues), known, &keys).await?;
-            let returns = usage.returns(limit, returned, keys);
-            returned.add(&returns);
-            let runs = self.unpark(tx, queues, &returns, (known, cursors)).await?;
-            let change = |it: &Return| (it.key.clone(), it.change(runs.get(&it.key).copied().unwrap_or(0)));
-            let changes = returns.iter().map(change).collect();
-            is_changed = !runs.is_empty();
-            if rate.is_some() {
-                is_changed |= self.record_begun(tx, limit, &mut usage, changes).await?;
-            }
-        }
-        if rate.is_some() && (is_changed || page_from.is_some()) {
-            let delete = sqlx::query(self.sql.rate_delete_idle.clone()).bind(saga).bind(IDLE_KEYS_MAX);
-            is_changed |= delete.execute(&mut **tx).await?.rows_affected() > 0;
-        }
-        Ok((is_changed, ReadPage { next: next_page, took: began.elapsed() }))
-    }
-
-    /// The keys of a page with parked runs, with whether these wait for the rate alone, and the first key of the next page.
-    pub(super) async fn parked_keys(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        limit: &RecordedLimit,
-        queues: &ClaimQueues,
-        from: &str,
-    ) -> sqlx::Result<Vec<(String, bool)>> {
-        let list = sqlx::query_as(self.sql.limit_list_keys.clone());
-        let list = list.bind(&queues.topics).bind(&queues.handlers).bind(&queues.reserved_for).bind(from);
-        list.bind(i64::try_from(PAGE_MAX + 1).unwrap_or(i64::MAX))
-            .bind(&limit.of.saga)
-            .bind(limit.rate_by_key().map_or(0, Rate::longest_wait_ms))
-            .all_on(tx)
-            .await
-    }
-
-    /// Puts these parked runs back into their queues, as many as their keys admit: they come before candidates of their key that
-    /// became ready later. The end of a run before them may not have been noticed yet. Returns whether there were any.
-    async fn return_earlier(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        (limit, queues): (&RecordedLimit, &ClaimQueues),
-        usage: &mut Usage,
-        returns: &[Return],
-        known: (&mut KnownSaga, &mut QueueCursors),
-    ) -> sqlx::Result<bool> {
-        let runs = self.unpark(tx, queues, returns, known).await?;
-        if limit.rate_by_key().is_some() && !runs.is_empty() {
-            let change = |it: &Return| Some((it.key.clone(), it.change(*runs.get(&it.key)?)));
-            let changes = returns.iter().filter_map(change).collect();
-            self.record_begun(tx, limit, usage, changes).await?;
-        }
-        Ok(!runs.is_empty())
-    }
-
-    /// Puts so many parked runs of each of these keys back into their queues, and lowers the positions to them. Returns how many runs
-    /// of each key there were.
-    async fn unpark(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        queues: &ClaimQueues,
-        returns: &[Return],
-        (known, cursors): (&mut KnownSaga, &mut QueueCursors),
-    ) -> sqlx::Result<BTreeMap<String, i64>> {
-        let (mut keys, mut places, mut since) = (vec![], vec![], vec![]);
-        for Return { key, places: count, .. } in returns.iter().filter(|it| it.places > 0) {
-            if let Some(parked_since) = known.parked_since(key) {
-                keys.push(key.clone());
-                places.push(*count);
-                // A forged time may be earlier than any that can be bound.
-                since.push(parked_since.filter(|at| *at > OffsetDateTime::UNIX_EPOCH));
-            }
-        }
-        if keys.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let unpark = sqlx::query_as(self.sql.limit_unpark.clone());
-        let unpark = unpark.bind(&queues.topics).bind(&queues.handlers).bind(&queues.reserved_for);
-        let unpark = unpark.bind(&keys).bind(&places).bind(since).bind(&queues.begun_only);
-        let rows: Vec<(String, i64, OffsetDateTime, OffsetDateTime)> = unpark.all_on(tx).await?;
-        let mut runs = BTreeMap::new();
-        for (key, count, since, last) in rows {
-            cursors.lower(since);
-            known.add_returned(since);
-            runs.insert(key, (count, last));
-        }
-        for (key, places) in keys.iter().zip(places) {
-            let found = runs.get(key);
-            let last = found.map(|(_, last)| *last);
-            known.returned(key, last, found.is_some_and(|(count, _)| *count >= places));
-        }
-        Ok(runs.into_iter().map(|(key, (count, _))| (key, count)).collect())
-    }
-
-    async fn usage(
+    pub(super) async fn usage(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         (limit, queues): (&RecordedLimit, &ClaimQueues),
@@ -535,7 +404,7 @@ impl PostgresStore {
     }
 
     /// Records the runs that have begun, if a rate is limited. Returns whether anything has changed.
-    async fn record_begun(
+    pub(super) async fn record_begun(
         &self,
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
@@ -651,22 +520,6 @@ impl PostgresStore {
         Ok(candidates)
     }
 
-    /// Parks runs. Returns their number, and the queue time of the first of each key.
-    async fn park(
-        &self,
-        tx: &mut Transaction<'static, Postgres>,
-        runs: &[(Candidate, String)],
-    ) -> sqlx::Result<(i64, BTreeMap<String, OffsetDateTime>)> {
-        if runs.is_empty() {
-            return Ok((0, BTreeMap::new()));
-        }
-        let (roots, ids, keys) = columns(runs);
-        let park = sqlx::query_as(self.sql.limit_park.clone()).bind(roots).bind(ids).bind(keys);
-        let parked: Vec<(String, i64, OffsetDateTime)> = park.all_on(tx).await?;
-        let count = parked.iter().map(|(_, count, _)| count).sum();
-        Ok((count, parked.into_iter().map(|(key, _, since)| (key, since)).collect()))
-    }
-
     /// Claims these runs, which this transaction has locked. Returns them, and those of which the claim has to be recorded.
     async fn claim_chosen(
         &self,
@@ -712,8 +565,8 @@ impl PostgresStore {
     async fn claim_limited_apart(&self, request: &LimitedRequest<'_>) -> sqlx::Result<LimitedClaim> {
         let mut all = LimitedClaim::default();
         for (root, id) in self.ready(&request.queue.queues, request.slots).await? {
-            let alone = LimitedRequest { slots: 1, ..*request };
-            match self.claim_under_limit(&alone, Some(&[id])).await {
+            let single = LimitedRequest { slots: 1, ..*request };
+            match self.claim_under_limit(&single, Some(&[id])).await {
                 Ok(LimitedClaim { runs, is_reached, opens_in, page, .. }) => {
                     all.runs.extend(runs);
                     (all.is_reached, all.opens_in, all.page) = (is_reached, opens_in, page);
@@ -750,7 +603,7 @@ impl PostgresStore {
     }
 }
 
-fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
+pub(super) fn columns(runs: &[(Candidate, String)]) -> (Vec<Uuid>, Vec<Uuid>, Vec<String>) {
     let (mut roots, mut ids, mut keys) = (vec![], vec![], vec![]);
     for (Candidate { root, id, .. }, key) in runs {
         roots.push(*root);

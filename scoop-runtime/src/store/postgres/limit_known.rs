@@ -86,7 +86,7 @@ impl Counted {
 
 /// The changes by a claim.
 #[derive(Default)]
-pub(super) struct Done {
+pub(super) struct ClaimChanges {
     /// The runs that it has taken, each with its root and key.
     pub(super) taken: Vec<(Uuid, Uuid, String)>,
     /// The keys of which it has parked runs, with the queue time of the first one.
@@ -271,7 +271,7 @@ impl PostgresStore {
         tx: &mut Transaction<'static, Postgres>,
         limit: &RecordedLimit,
         known: &mut KnownSaga,
-        Done { mut taken, parked }: Done,
+        ClaimChanges { mut taken, parked }: ClaimChanges,
     ) -> sqlx::Result<()> {
         if limit.concurrency.is_none() {
             taken.clear();

@@ -17,6 +17,7 @@ mod join;
 mod launch;
 mod limit;
 mod limit_known;
+mod limit_parked;
 mod migrate;
 mod notification;
 mod pause;

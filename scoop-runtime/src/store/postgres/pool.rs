@@ -255,7 +255,7 @@ impl Sessions {
             // The setting of the session does not count. A standby refuses it, like any other write.
             Route::Proxied => format!("{begin}; SET TRANSACTION READ WRITE; {TRANSACTION}"),
         };
-        self.begun(begin, AfterTransaction::Keep).await
+        self.begun(begin, AfterTransaction::Reuse).await
     }
 
     /// Begins a transaction that only reads. All its statements see what was committed before the first one. Each ends with its
@@ -398,7 +398,7 @@ fn own_pool(connections: u32, route: Route) -> PgPoolOptions {
 /// The fate of a connection after a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterTransaction {
-    Keep,
+    Reuse,
     Close,
 }
 

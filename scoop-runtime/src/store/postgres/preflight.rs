@@ -121,10 +121,10 @@ async fn close(opened: impl IntoIterator<Item = PgConnection>) {
 async fn is_same_session(asking: &mut PgConnection, holding: &mut PgConnection) -> sqlx::Result<bool> {
     let session = session_of(asking).await?;
     for _ in 0..PROBES {
-        let mut held = holding.begin().await?;
+        let mut opened = holding.begin().await?;
         // In this order: where there is one session in all, the first would wait for the second.
-        let mut shared = session_of(&mut held).await? == session || session_of(asking).await? != session;
-        held.rollback().await?;
+        let mut shared = session_of(&mut opened).await? == session || session_of(asking).await? != session;
+        opened.rollback().await?;
         // Two queries: with one, a proxy that hands out two sessions in turns gives each connection the same in each
         // round.
         shared |= session_of(asking).await? != session || session_of(asking).await? != session;

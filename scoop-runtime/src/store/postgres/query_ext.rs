@@ -63,11 +63,11 @@ pub trait FetchExt: Sized {
 
 /// A statement without result rows.
 pub(super) trait ExecuteExt {
-    async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult>;
+    async fn run(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult>;
 }
 
 impl ExecuteExt for Query<'_, Postgres, PgArguments> {
-    async fn done(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult> {
+    async fn run(self, sessions: &Sessions) -> sqlx::Result<PgQueryResult> {
         sessions.run(async |session| self.execute(session).await).await
     }
 }

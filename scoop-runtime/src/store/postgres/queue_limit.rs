@@ -11,9 +11,9 @@ use crate::store::{LimitedTopics, QueueLength};
 
 impl PostgresStore {
     pub(crate) async fn limited_topics(&self) -> sqlx::Result<LimitedTopics> {
-        let pairs: Vec<(String, String)> =
+        let rows: Vec<(String, String)> =
             sqlx::query_as(self.sql.queue_list_topics.clone()).all(&self.sessions).await?;
-        Ok(limited_topics(pairs))
+        Ok(limited_topics(rows))
     }
 
     /// The queues with a limit: of these sagas, or all.

@@ -33,7 +33,7 @@ impl RepairStorage for PostgresStore {
             sqlx::query(self.sql.run_lock_lineage.clone()).bind(root).bind(lineage).execute(&mut *tx).await?;
         }
         let (concerned, now) = self.concerned_by(&mut tx, target).await?;
-        if self.is_done(&mut tx, asked.requester.asked).await? {
+        if self.is_recorded(&mut tx, asked.requester.asked).await? {
             return Ok(Ok(RepairResult::before(target, now)));
         }
         let failed = match FailedRun::find(run, concerned) {
@@ -108,7 +108,7 @@ impl PostgresStore {
         let Some((handler, name, key)) = awaited else {
             return Ok(None);
         };
-        if !requester.asked.is_dry_run && !self.is_done(&mut tx, requester.asked).await? {
+        if !requester.asked.is_dry_run && !self.is_recorded(&mut tx, requester.asked).await? {
             let now = sqlx::query_scalar("SELECT clock_timestamp()").one_on(&mut tx).await?;
             let subject = InterventionSubject { target, handler: &handler, kind: SIGNAL, decision: None };
             self.record(&mut tx, subject, requester, now).await?;

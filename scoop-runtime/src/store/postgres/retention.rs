@@ -23,7 +23,7 @@ impl PostgresStore {
     pub async fn deletable(&self, roots: &[Uuid], times: PruneTimes) -> sqlx::Result<Vec<Uuid>> {
         let (committed, rolled_back, is_by_topic) = match times {
             PruneTimes::Age(age) => (seconds(age), seconds(age), false),
-            PruneTimes::ByTopic(keep) => (in_seconds(keep.committed), in_seconds(keep.rolled_back), true),
+            PruneTimes::ByTopic(it) => (in_seconds(it.committed), in_seconds(it.rolled_back), true),
         };
         sqlx::query_scalar(self.sql.prune_deletable.clone())
             .bind(roots.to_vec())
@@ -45,15 +45,15 @@ impl PostgresStore {
     pub(crate) async fn claim_due(
         &self,
         worker: Uuid,
-        keep: Retention,
+        retention: Retention,
         limit: usize,
     ) -> sqlx::Result<Option<DueBatch>> {
         let row = sqlx::query(self.sql.retention_next.clone())
             .bind(worker)
-            .bind(in_seconds(keep.committed))
-            .bind(in_seconds(keep.rolled_back))
+            .bind(in_seconds(retention.committed))
+            .bind(in_seconds(retention.rolled_back))
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-            .bind(keep.is_archived)
+            .bind(retention.is_archived)
             .one(&self.sessions)
             .await?;
         let Some(roots) = row.try_get("roots")? else { return Ok(None) };
@@ -65,14 +65,14 @@ impl PostgresStore {
     pub(crate) async fn delete_due(
         &self,
         worker: Uuid,
-        keep: Retention,
+        retention: Retention,
         settlement: &DueSettlement,
     ) -> sqlx::Result<Vec<PruneResult>> {
         let DueSettlement { due, archived, retry_after } = settlement;
         let settle = sqlx::query(self.sql.retention_settle.clone())
             .bind(worker)
-            .bind(in_seconds(keep.committed))
-            .bind(in_seconds(keep.rolled_back))
+            .bind(in_seconds(retention.committed))
+            .bind(in_seconds(retention.rolled_back))
             .bind(due.roots.clone())
             .bind(archived.clone())
             .bind(!due.has_more)

@@ -45,7 +45,7 @@ fn timetable_of(row: &PgRow) -> sqlx::Result<Result<Timetable, TimetableError>> 
 
 impl ScheduleStorage for PostgresStore {
     async fn publish_schedules(&self, schedules: &[ScheduleRegistration<'_>]) -> sqlx::Result<()> {
-        sqlx::query(self.sql.schedule_register.clone()).bind(Json(schedules)).done(&self.sessions).await?;
+        sqlx::query(self.sql.schedule_register.clone()).bind(Json(schedules)).run(&self.sessions).await?;
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl ScheduleStorage for PostgresStore {
             return Ok(None);
         };
         // The row of the schedule is locked, so an earlier attempt has ended.
-        if self.is_done(&mut tx, asked).await? {
+        if self.is_recorded(&mut tx, asked).await? {
             return Ok(Some(vec![]));
         }
         let run = u64::try_from(counted.try_get::<i64, _>("run_count")?).unwrap_or_default();

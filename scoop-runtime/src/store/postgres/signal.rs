@@ -45,7 +45,7 @@ impl SignalStorage for PostgresStore {
         let Delivered { handlers, locked, .. } = delivered;
         if !locked.is_empty() {
             // The signal is stored. A program with sagas delivers it when the lock has ended.
-            self.notification(SIGNAL_SENT).done(&self.sessions).await?;
+            self.notification(SIGNAL_SENT).run(&self.sessions).await?;
         }
         let SignalState { reached, .. } = self.state_of(signal).one(&self.sessions).await?.try_into()?;
         Ok(SignalSent { reached, handlers, claimed: vec![] })
@@ -150,7 +150,7 @@ impl PostgresStore {
     /// Records a signal for a role that may not write, and leaves the delivery to the programs with sagas.
     async fn send_without_rights(&self, signal: &NewSignal) -> sqlx::Result<SignalSent> {
         self.insert_briefly(signal).await?;
-        self.notification(SIGNAL_SENT).done(&self.sessions).await?;
+        self.notification(SIGNAL_SENT).run(&self.sessions).await?;
         let mut pauses = REDELIVERY_PAUSES_MS.into_iter();
         loop {
             let SignalState { reached, is_due } =
@@ -179,7 +179,7 @@ impl PostgresStore {
         signal: &NewSignal,
         claimer: Option<SignalClaimer<'_>>,
     ) -> sqlx::Result<SignalSent> {
-        let NewSignal { id, to: SignalKey { name, key }, payload, keep, trace } = signal;
+        let NewSignal { id, to: SignalKey { name, key }, payload, retention, trace } = signal;
         let none = ClaimQueues::default();
         let queues = claimer.map_or(&none, |claimer| claimer.queues);
         let identifier = claimer.map_or("", |claimer| claimer.claimer.identifier);
@@ -188,7 +188,7 @@ impl PostgresStore {
             .bind(name.clone())
             .bind(key.clone())
             .bind(Json(payload))
-            .bind(keep.as_secs_f64())
+            .bind(retention.as_secs_f64())
             .bind(claimer.map_or(Uuid::nil(), |claimer| claimer.claimer.worker))
             .bind(&queues.topics)
             .bind(&queues.handlers)
@@ -214,16 +214,16 @@ impl PostgresStore {
         executor: impl PgExecutor<'_>,
         signal: &NewSignal,
     ) -> sqlx::Result<bool> {
-        let NewSignal { id, to: SignalKey { name, key }, payload, keep, trace } = signal;
+        let NewSignal { id, to: SignalKey { name, key }, payload, retention, trace } = signal;
         let traceparent = trace.as_ref().map(TraceContext::traceparent);
         if !self.may_write().await? {
             let insert = sqlx::query_scalar(self.sql.signal_insert_any.clone()).bind(id).bind(name).bind(key);
-            let insert = insert.bind(Json(payload)).bind(keep.as_secs_f64()).bind(traceparent);
+            let insert = insert.bind(Json(payload)).bind(retention.as_secs_f64()).bind(traceparent);
             // The transaction may be one of the user, in which names may be taken.
             return insert.persistent(self.sessions.supports_prepared()).fetch_one(executor).await;
         }
         let insert = sqlx::query(self.sql.signal_insert.clone()).bind(id).bind(name).bind(key);
-        let insert = insert.bind(Json(payload)).bind(keep.as_secs_f64()).bind(traceparent);
+        let insert = insert.bind(Json(payload)).bind(retention.as_secs_f64()).bind(traceparent);
         let inserted = insert.execute(executor).await?;
         Ok(inserted.rows_affected() > 0)
     }

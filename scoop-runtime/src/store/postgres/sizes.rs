@@ -13,7 +13,7 @@ impl SizeStorage for PostgresStore {
             unfinished_runs: row.try_get("unfinished_runs")?,
             stuck_runs: row.try_get("stuck_runs")?,
             failed_rollbacks: row.try_get("failed_runs")?,
-            endless_waits: row.try_get("endless_waits")?,
+            unbounded_waits: row.try_get("unbounded_waits")?,
             undeletable: row.try_get("undeletable")?,
             working_set_bytes: row.try_get("working_set_bytes")?,
             record_bytes: row.try_get("record_bytes")?,

@@ -393,13 +393,13 @@ impl StepTransaction {
 
 impl Permit {
     fn acquire_or_enqueue(queue: &Arc<Mutex<Grants>>, saga: &Saga) -> Result<Self, oneshot::Receiver<Grant>> {
-        let mut held = lock(queue);
-        match held.free.checked_sub(1) {
+        let mut grants = lock(queue);
+        match grants.free.checked_sub(1) {
             Some(free) => {
-                held.free = free;
+                grants.free = free;
                 Ok(Self(queue.clone()))
             }
-            None => Err(held.wait(saga)),
+            None => Err(grants.wait(saga)),
         }
     }
 }
@@ -597,8 +597,8 @@ mod tests {
         let opened = connections.begin(&saga, RUN, false).await.unwrap();
         connections.commit(opened, Some(RUN)).await.unwrap();
         let mut connection = only.acquire().await.unwrap();
-        let held = "SELECT current_setting('scoop_run.claim', true)";
-        let mark: Option<String> = sqlx::query_scalar(held).fetch_one(&mut *connection).await.unwrap();
+        let query = "SELECT current_setting('scoop_run.claim', true)";
+        let mark: Option<String> = sqlx::query_scalar(query).fetch_one(&mut *connection).await.unwrap();
         assert_eq!(mark.unwrap_or_default(), "", "its transaction was rolled back");
         assert_eq!(lock(&connections.queue).free, 1);
         drop(connection);

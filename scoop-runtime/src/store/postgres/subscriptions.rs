@@ -20,26 +20,26 @@ use crate::model::subscribed_saga::{Renamed, SubscribedSaga};
 use crate::store::{ABANDONED_MAX, HandlerList, ProgramRegistration, SubscriptionStorage};
 
 impl SubscriptionStorage for PostgresStore {
-    async fn register(&self, subscriptions: &[SubscribedSaga], keep: Retention) -> sqlx::Result<()> {
+    async fn register(&self, subscriptions: &[SubscribedSaga], retention: Retention) -> sqlx::Result<()> {
         let each = || subscriptions.iter();
         let times = |time: fn(Retention) -> Duration| -> Vec<_> {
-            each().map(|it| in_seconds(time(it.kept(keep)))).collect()
+            each().map(|it| in_seconds(time(it.retention(retention)))).collect()
         };
         sqlx::query(self.sql.retention_publish.clone())
             .bind(each().map(|it| &*it.topic).collect::<Vec<_>>())
             .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
-            .bind(times(|keep| keep.committed))
-            .bind(times(|keep| keep.rolled_back))
-            .bind(times(|keep| keep.unique_keys))
-            .bind(keep.is_archived)
-            .done(&self.sessions)
+            .bind(times(|retention| retention.committed))
+            .bind(times(|retention| retention.rolled_back))
+            .bind(times(|retention| retention.unique_keys))
+            .bind(retention.is_archived)
+            .run(&self.sessions)
             .await?;
         let redacted = || each().flat_map(|it| it.settings.redacted.iter().map(|field| (&*it.topic, *field)));
         if redacted().next().is_some() {
             sqlx::query(self.sql.redaction_publish.clone())
                 .bind(redacted().map(|(topic, _)| topic).collect::<Vec<_>>())
                 .bind(redacted().map(|(_, field)| field).collect::<Vec<_>>())
-                .done(&self.sessions)
+                .run(&self.sessions)
                 .await?;
         }
         self.publish_find_fields(subscriptions).await?;
@@ -49,9 +49,9 @@ impl SubscriptionStorage for PostgresStore {
             .bind(each().map(|it| &*it.handler).collect::<Vec<_>>())
             .bind(former().map(|(handler, _)| handler).collect::<Vec<_>>())
             .bind(former().map(|(_, was)| was).collect::<Vec<_>>())
-            .done(&self.sessions)
+            .run(&self.sessions)
             .await?;
-        sqlx::query(self.sql.run_add_ballast.clone()).done(&self.sessions).await?;
+        sqlx::query(self.sql.run_add_ballast.clone()).run(&self.sessions).await?;
         Ok(())
     }
 
@@ -64,7 +64,7 @@ impl SubscriptionStorage for PostgresStore {
         Ok(renamed.map(|(topic, name, own_name)| Renamed { topic, name, own_name }).collect())
     }
 
-    async fn listed_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
+    async fn list_handlers(&self, part: &HandlerList) -> sqlx::Result<Vec<RegisteredHandler>> {
         let rows = sqlx::query(self.sql.handler_list.clone())
             .bind(&*part.after.0)
             .bind(&*part.after.1)
@@ -100,7 +100,7 @@ impl PostgresStore {
             .bind(seen.iter().map(|it| &*it.saga).collect::<Vec<_>>())
             .bind(seen.iter().map(|it| &*it.step).collect::<Vec<_>>())
             .bind(seen.iter().map(|it| &*it.topic).collect::<Vec<_>>())
-            .done(&self.sessions)
+            .run(&self.sessions)
             .await?;
         Ok(())
     }
@@ -115,7 +115,7 @@ impl PostgresStore {
             .bind(declared.iter().map(|it| &*it.saga).collect::<Vec<_>>())
             .bind(declared.iter().map(|it| &*it.step).collect::<Vec<_>>())
             .bind(declared.iter().map(|it| &*it.topic).collect::<Vec<_>>())
-            .done(&self.sessions)
+            .run(&self.sessions)
             .await?;
         Ok(())
     }
@@ -133,8 +133,8 @@ impl PostgresStore {
     }
 
     pub(crate) async fn abandoned_sagas(&self) -> sqlx::Result<Vec<(String, String)>> {
-        let listed = sqlx::query_as(self.sql.handler_list_abandoned.clone());
-        listed.bind(i64::try_from(ABANDONED_MAX).unwrap_or(i64::MAX)).all(&self.sessions).await
+        let query = sqlx::query_as(self.sql.handler_list_abandoned.clone());
+        query.bind(i64::try_from(ABANDONED_MAX).unwrap_or(i64::MAX)).all(&self.sessions).await
     }
 }
 

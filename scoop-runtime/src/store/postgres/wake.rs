@@ -36,7 +36,7 @@ impl CommittedParent {
         let parent = parent.map(|id| ParentRef { root, id, at });
         let began_at = time_if_any(row, "began_at")?.unwrap_or(at);
         let is_first = lineage(row)?.ids().len() == 2;
-        Ok(Self { root, parent, is_first, handler: row.try_get("handler")?, took: at - began_at })
+        Ok(Self { root, parent, is_first, handler: row.try_get("handler")?, duration: at - began_at })
     }
 }
 
@@ -144,13 +144,13 @@ impl WakeStorage for PostgresStore {
             .bind(each.clone().map(|r| r.granted).collect::<Vec<_>>())
             .bind(each.clone().map(|r| r.definition).collect::<Vec<_>>())
             .bind(each.map(|r| r.former_attempts == FormerAttempts::OfSameStep).collect::<Vec<_>>())
-            .done(&self.sessions)
+            .run(&self.sessions)
             .await?;
         Ok(released.rows_affected())
     }
 
     async fn notify(&self, worker: Uuid) -> sqlx::Result<()> {
-        self.notification(worker).done(&self.sessions).await?;
+        self.notification(worker).run(&self.sessions).await?;
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use scoop::prelude::*;
 struct Empty;
 
 #[derive(Signal, Serialize, Deserialize)]
-#[signal(keep = "a week")]
+#[signal(retention = "a week")]
 struct NoDuration;
 
 #[derive(Signal, Serialize, Deserialize)]

@@ -396,9 +396,9 @@ async fn run_that_fails_again_rests_across_restarts() -> Result<()> {
     let root = &tree.roots()[0];
     let failures: Vec<_> = root.events.iter().filter(|it| it.kind == EventKind::RollbackFailed).collect();
     // The skip is no work, and what comes after a repair is measured from it.
-    assert_eq!(failures[1].took, failures[1].at.unwrap().duration_since(root.interventions[0].at).ok());
+    assert_eq!(failures[1].duration, failures[1].at.unwrap().duration_since(root.interventions[0].at).ok());
     let skip = root.events.iter().find(|event| event.is_skipping()).expect("it is an event");
-    assert_eq!(skip.took, Some(Duration::ZERO), "{tree}");
+    assert_eq!(skip.duration, Some(Duration::ZERO), "{tree}");
     assert!(tree.timeline().iter().any(|bar| bar.words == "failed to undo" && bar.name == "0"), "{tree}");
     // A limited tree has the first events and the last ones.
     let limited = broken.root.tree().events(1).await?;

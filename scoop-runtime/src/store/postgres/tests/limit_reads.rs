@@ -159,7 +159,7 @@ async fn handler_that_several_limits_name_has_the_first_one() {
     .execute(&pool)
     .await
     .unwrap();
-    let listed = store.listed_handlers(&HandlerList::default()).await.unwrap();
+    let listed = store.list_handlers(&HandlerList::default()).await.unwrap();
     let limits: Vec<_> =
         listed.iter().map(|it| (&*it.handler, it.limits.concurrency.map(|it| it.most))).collect();
     assert_eq!(limits, [("saga", Some(2))]);

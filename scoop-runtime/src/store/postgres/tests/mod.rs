@@ -39,7 +39,7 @@ use crate::store::{
 };
 
 /// What a worker of these tests says of its program.
-const NO_PROGRAM: &Program = &Program { service: String::new(), build: String::new(), kept: None };
+const NO_PROGRAM: &Program = &Program { service: String::new(), build: String::new(), retained: None };
 
 /// Pauses that no test waits for.
 pub(super) const BACKOFF: Backoff =

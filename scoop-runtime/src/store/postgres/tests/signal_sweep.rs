@@ -12,7 +12,13 @@ use crate::store::{Deliver, Delivered, NewSignal, SignalStorage as _, Transactio
 
 fn signal(key: &str) -> NewSignal {
     let to = SignalKey { name: "paid".into(), key: key.into() };
-    NewSignal { id: Uuid::now_v7(), to, payload: json!(7), keep: Duration::from_secs(3_600), trace: None }
+    NewSignal {
+        id: Uuid::now_v7(),
+        to,
+        payload: json!(7),
+        retention: Duration::from_secs(3_600),
+        trace: None,
+    }
 }
 
 async fn await_signal(pool: &PgPool, key: &str) {

@@ -1,31 +1,31 @@
 use scoop::prelude::*;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep = "a week")]
+#[message(retention = "a week")]
 struct NoDuration;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep = "30m")]
+#[message(retention = "30m")]
 struct BelowAnHour;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep = 30)]
+#[message(retention = 30)]
 struct NoString;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep(committed = "7 days", failed = "90 days"))]
+#[message(retention(committed = "7 days", failed = "90 days"))]
 struct AwaitsAnOperatorForATime;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep(committed = "59m", rolled_back = 30, failed))]
+#[message(retention(committed = "59m", rolled_back = 30, failed))]
 struct SeveralMistakes;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep(comitted = "7 days"))]
+#[message(retention(comitted = "7 days"))]
 struct UnknownOutcome;
 
 #[derive(Message, Serialize, Deserialize)]
-#[message(keep())]
+#[message(retention())]
 struct NoOutcome;
 
 fn main() {}

@@ -69,7 +69,7 @@ impl<T: ListItem> ListRequest<T> {
     async fn read(self) -> Result<Vec<T>, OperateError> {
         let Self { database, after, limit, .. } = &self;
         let text = database.text(T::STATEMENT);
-        let listed = database.read_retrying(T::DOING, |_| {
+        let entries = database.read_retrying(T::DOING, |_| {
             let mut query = sqlx::query(text.clone());
             if T::IS_PAGED {
                 let (time, id) = after.map(|ListCursor(position)| position).unzip();
@@ -78,7 +78,7 @@ impl<T: ListItem> ListRequest<T> {
             query = T::FURTHER.iter().fold(query.bind(i64::from(*limit)), |query, it| query.bind(*it));
             async move { query.all(database.sessions()).await?.iter().map(T::from_row).collect() }
         });
-        listed.await
+        entries.await
     }
 }
 

@@ -1,4 +1,4 @@
-//! `#[message(keep = "90 days")]`, and a time for each outcome: `#[message(keep(committed = "7 days"))]`.
+//! `#[message(retention = "90 days")]`, and a time for each outcome: `#[message(retention(committed = "7 days"))]`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const RETENTION_MIN: Duration = Duration::from_secs(60 * 60);
 
 const OUTCOMES: [&str; 3] = ["committed", "rolled_back", "failed"];
 
-const EXAMPLE: &str = "keep(committed = \"7 days\", rolled_back = \"30 days\")";
+const EXAMPLE: &str = "retention(committed = \"7 days\", rolled_back = \"30 days\")";
 
 enum Written {
     Forever,
@@ -24,16 +24,16 @@ enum Written {
 
 /// The constant of a message with times of its own.
 pub(crate) fn constant(settings: &Settings, errors: &mut Errors) -> Option<TokenStream> {
-    let key = settings.key("keep")?;
-    let [committed, rolled_back] = if settings.is_nested("keep") {
-        if settings.tokens("keep", EXAMPLE, errors)?.is_empty() {
+    let key = settings.key("retention")?;
+    let [committed, rolled_back] = if settings.is_nested("retention") {
+        if settings.tokens("retention", EXAMPLE, errors)?.is_empty() {
             errors.at(key, format!("name a time for an outcome: `{EXAMPLE}`"));
         }
-        let times = settings.nested("keep", &OUTCOMES, EXAMPLE, errors)?;
+        let times = settings.nested("retention", &OUTCOMES, EXAMPLE, errors)?;
         check_failed(&times, errors);
         ["committed", "rolled_back"].map(|outcome| time(&times, outcome, errors))
     } else {
-        let time = time(settings, "keep", errors);
+        let time = time(settings, "retention", errors);
         [time.clone(), time]
     };
     let [committed, rolled_back] = [committed, rolled_back].map(|time| match time {
@@ -66,7 +66,7 @@ fn time(settings: &Settings, key: &str, errors: &mut Errors) -> Option<TokenStre
     });
     match written? {
         Written::Forever => Some(quote!(::core::time::Duration::MAX)),
-        Written::Text(text) => errors.keep(seconds(&text)),
+        Written::Text(text) => errors.record(seconds(&text)),
     }
 }
 
