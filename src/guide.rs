@@ -16,6 +16,15 @@ pages! { "":
     operations finding pause retention telemetry connections security
 }
 
+#[doc = concat!(
+    include_str!("../docs/comparison.md"),
+    "### Scoop\n\n```rust,standalone_crate\n", include_str!("../docs/comparison/scoop.rs"),
+    "```\n\n### River\n\n```text\n", include_str!("../docs/comparison/river.rs"),
+    "```\n\n### DBOS\n\n```text\n", include_str!("../docs/comparison/dbos.rs"),
+    "```\n\n### Temporal\n\n```text\n", include_str!("../docs/comparison/temporal.rs"), "```",
+)]
+pub mod comparison {}
+
 #[doc = include_str!("../docs/reference/README.md")]
 pub mod reference {
     pages! { "reference/":
