@@ -10,7 +10,7 @@ macro_rules! pages {
 }
 
 pages! { "":
-    faq
+    coming_from faq
     sagas messages context failures delivery time rehearsals memory changing
     signals several_topics commands continue_as_new limits error_queue
     operations finding pause retention telemetry connections security
@@ -28,7 +28,7 @@ pub mod comparison {}
 #[doc = include_str!("../docs/reference/README.md")]
 pub mod reference {
     pages! { "reference/":
-        command_line web tables runs processes topology events telemetry examples performance queues
+        command_line web tables runs processes topology events telemetry examples performance
         failures signals joins strategies commands limits pause retention changing connections security
     }
 }
