@@ -10,7 +10,7 @@ macro_rules! pages {
 }
 
 pages! { "":
-    coming_from faq
+    why coming_from faq
     sagas messages context failures delivery time rehearsals memory changing
     signals several_topics commands continue_as_new limits error_queue
     operations finding pause retention telemetry connections security
