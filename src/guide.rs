@@ -10,15 +10,25 @@ macro_rules! pages {
 }
 
 pages! { "":
+    why coming_from faq
     sagas messages context failures delivery time rehearsals memory changing
     signals several_topics commands continue_as_new limits error_queue
     operations finding pause retention telemetry connections security
 }
 
+#[doc = concat!(
+    include_str!("../docs/comparison.md"),
+    "### Scoop\n\n```rust,standalone_crate\n", include_str!("../docs/comparison/scoop.rs"),
+    "```\n\n### River\n\n```text\n", include_str!("../docs/comparison/river.rs"),
+    "```\n\n### DBOS\n\n```text\n", include_str!("../docs/comparison/dbos.rs"),
+    "```\n\n### Temporal\n\n```text\n", include_str!("../docs/comparison/temporal.rs"), "```",
+)]
+pub mod comparison {}
+
 #[doc = include_str!("../docs/reference/README.md")]
 pub mod reference {
     pages! { "reference/":
-        command_line web tables runs processes topology events telemetry examples performance queues
+        command_line web tables runs processes topology events telemetry examples performance
         failures signals joins strategies commands limits pause retention changing connections security
     }
 }

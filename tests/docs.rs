@@ -1,5 +1,5 @@
 //! Snippets of the documentation compile in the program of a user: they name the facade, and the
-//! README lists each crate that they use. Each program with a `main` is run as a doc test. What the README promises has tests. The page of the conformance tests lists
+//! README lists each crate that they use. Each program with a `main` is run as a doc test. What pages promise has tests. The page of the conformance tests lists
 //! existing ones.
 
 use std::collections::BTreeSet;
@@ -89,8 +89,8 @@ fn published_crate_says_what_a_registry_shows() {
 /// Tables of promises, and those of the page that says which tests show them.
 const PROMISES: [[(&str, &str); 2]; 2] = [
     [
-        ("README.md", "## When something is wrong"),
-        ("docs/development/testing.md", "## Tests of the README's table"),
+        ("docs/faq.md", "## When something is wrong"),
+        ("docs/development/testing.md", "## Tests of the table of failures"),
     ],
     [
         ("docs/delivery.md", "## A message and its handlers"),

@@ -29,8 +29,9 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cli", 4_331, 3_300),
     // The search finds fields and keys. The API, and its bounds.
     ("Rust lines of scoop-web", 4_151, 3_000),
-    // Its names are in modules by subject. Those of scoop-operate depend on a feature.
-    ("Rust lines of scoop-saga", 102, 100),
+    // Its names are in modules by subject. Those of scoop-operate depend on a feature. The guide shows the programs of the
+    // comparison from their files.
+    ("Rust lines of scoop-saga", 111, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     // The tables of fields to find runs by, and the lists that follow them.
