@@ -82,7 +82,9 @@ fn published_crate_says_what_a_registry_shows() {
         if package.contains(&"publish = false") {
             continue;
         }
-        for key in ["categories", "description", "documentation", "keywords", "license", "readme", "rust-version"] {
+        for key in
+            ["categories", "description", "documentation", "keywords", "license", "readme", "rust-version"]
+        {
             let is_said = package.iter().any(|line| line.starts_with(key));
             assert!(is_said, "{} has no {key}", manifest.display());
         }

@@ -37,7 +37,8 @@ fn run(name: &str) {
 fn each_example_is_run() {
     let files = fs::read_dir(env!("CARGO_MANIFEST_DIR")).unwrap().map(|file| file.unwrap().path());
     let sources = files.filter(|path| path.extension().is_some_and(|it| it == "rs"));
-    let mut found: Vec<_> = sources.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut found: Vec<_> =
+        sources.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     found.sort_unstable();
     assert_eq!(found, NAMES);
 }

@@ -124,8 +124,7 @@ async fn telemetry_example_sends_its_traces_to_the_collector() -> Result<()> {
     let rotel = Rotel::start().await;
     // `cargo test` builds the example beside the tests.
     let test = std::env::current_exe()?;
-    let example =
-        test.ancestors().nth(2).expect("the test is in a folder of the build").join("telemetry");
+    let example = test.ancestors().nth(2).expect("the test is in a folder of the build").join("telemetry");
     assert!(example.exists(), "first run `cargo build -p telemetry`");
     let mut example = Command::new(example);
     let ran = example.env("OTEL_EXPORTER_OTLP_ENDPOINT", rotel.endpoint()).output().await?;
