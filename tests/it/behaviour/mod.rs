@@ -110,6 +110,7 @@ mod replies;
 mod replies_last_step;
 mod replies_to_clients;
 mod replies_windows;
+mod restored;
 mod retention;
 mod retention_archive;
 mod retention_archive_file;
