@@ -148,6 +148,7 @@ mod types_changed;
 mod uniqueness;
 mod unreturning_steps;
 mod untyped;
+mod upgraded;
 mod wait_strategies;
 mod waits_changed;
 

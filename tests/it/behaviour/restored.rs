@@ -161,7 +161,7 @@ async fn connect(server: &Embedded) -> Result<PgPool> {
 }
 
 /// The program of the server's installation.
-async fn program_of_the_server(pool: &PgPool, name: &str) -> Result<PathBuf> {
+pub(super) async fn program_of_the_server(pool: &PgPool, name: &str) -> Result<PathBuf> {
     let folder = sqlx::query_scalar("SELECT setting FROM pg_config WHERE name = 'BINDIR'");
     let folder: String = folder.fetch_one(pool).await?;
     Ok(PathBuf::from(folder).join(name))
