@@ -12,8 +12,8 @@ macro_rules! pages {
 pages! { "":
     why coming_from faq
     sagas messages context failures delivery time rehearsals memory changing
-    signals several_topics commands continue_as_new limits error_queue
-    operations finding pause retention telemetry connections security
+    signals several_topics commands isolation continue_as_new limits error_queue
+    operations finding pause retention telemetry connections security production stability
 }
 
 #[doc = concat!(

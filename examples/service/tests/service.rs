@@ -1,10 +1,21 @@
-//! Runs the example `service` of the guide, and ends it while a page is open.
+//! Runs the example `service` of the guide, ends it while a page is open, and compares it with the manifest for Kubernetes.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use saphyr::{LoadableYamlNode as _, Yaml};
+
+/// The manifest, its page, and the program that it runs.
+const MANIFEST: &str = include_str!("../../../docs/production/kubernetes.yaml");
+const PAGE: &str = include_str!("../../../docs/production.md");
+const PROGRAM: &str = include_str!("../src/main.rs");
+
+/// The time for which the health of a program takes at most, and which a blocked step adds to a shutdown.
+const HEALTH_SECONDS_MAX: i64 = 4;
+const BLOCKED_SECONDS_MAX: i64 = 2;
 
 /// The time within which it has to end. The page would be open for a minute.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -25,6 +36,65 @@ fn service_with_an_open_page_ends_at_a_signal() {
     let since = Instant::now();
     assert!(service.child.wait().unwrap().success());
     assert!(since.elapsed() < ENDS_WITHIN, "it took {:?}", since.elapsed());
+}
+
+#[test]
+fn probes_of_the_manifest_are_answered_by_the_service() {
+    let deployment = object("Deployment");
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let service = Service::start();
+    let mut paths = vec![];
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        let probe = &container[probe];
+        let path = probe["httpGet"]["path"].as_str().expect("it has a path");
+        assert_eq!(probe["httpGet"]["port"].as_str(), Some("http"), "{path}");
+        assert!(service.request("GET", path, "").starts_with("HTTP/1.1 200 "), "{path}");
+        paths.push(path);
+    }
+    assert_eq!(paths, ["/live", "/live", "/ready"], "an outage of the database is no reason to restart");
+    assert!(service.request("GET", "/dead", "").starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn manifest_has_one_port_and_enough_time_for_health_and_shutdown() {
+    let deployment = object("Deployment");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let port = &container["ports"][0];
+    let listen = &container["env"][0];
+    assert_eq!((port["name"].as_str(), listen["name"].as_str()), (Some("http"), Some("LISTEN")));
+    let address = listen["value"].as_str().and_then(|value| value.rsplit_once(':')).expect("a port");
+    assert_eq!(port["containerPort"].as_integer(), address.1.parse().ok());
+    let service = object("Service");
+    assert_eq!(service["spec"]["ports"][0]["targetPort"].as_str(), Some("http"));
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(
+        (&service["spec"]["selector"], &deployment["spec"]["selector"]["matchLabels"]),
+        (labels, labels)
+    );
+
+    let timeout = container["readinessProbe"]["timeoutSeconds"].as_integer();
+    assert!(timeout > Some(HEALTH_SECONDS_MAX), "{timeout:?}");
+    let grace = pod["terminationGracePeriodSeconds"].as_integer().expect("a number");
+    for text in [PROGRAM, PAGE] {
+        let within = shutdown_seconds(text);
+        assert!(grace > within + BLOCKED_SECONDS_MAX, "{grace} s for a shutdown within {within} s");
+    }
+}
+
+/// The object of this kind in the manifest, which has one.
+fn object(kind: &str) -> Yaml<'static> {
+    let objects = Yaml::load_from_str(MANIFEST).expect("it is YAML");
+    let mut found: Vec<_> = objects.into_iter().filter(|it| it["kind"].as_str() == Some(kind)).collect();
+    assert_eq!(found.len(), 1, "{kind}");
+    found.remove(0)
+}
+
+/// The time in the only call of `shutdown_within` in a text.
+fn shutdown_seconds(text: &str) -> i64 {
+    let calls: Vec<_> = text.split("shutdown_within(Duration::from_secs(").skip(1).collect();
+    assert_eq!(calls.len(), 1);
+    calls[0].split(')').next().and_then(|seconds| seconds.parse().ok()).expect("a number of seconds")
 }
 
 /// The running example.

@@ -110,6 +110,7 @@ mod replies;
 mod replies_last_step;
 mod replies_to_clients;
 mod replies_windows;
+mod restored;
 mod retention;
 mod retention_archive;
 mod retention_archive_file;
@@ -147,6 +148,7 @@ mod types_changed;
 mod uniqueness;
 mod unreturning_steps;
 mod untyped;
+mod upgraded;
 mod wait_strategies;
 mod waits_changed;
 
