@@ -11,7 +11,7 @@ macro_rules! pages {
 
 pages! { "":
     sagas messages context failures delivery time rehearsals memory changing
-    signals several_topics commands continue_as_new limits error_queue
+    signals edges several_topics commands continue_as_new limits error_queue
     operations finding pause retention telemetry connections security
 }
 
