@@ -12,7 +12,7 @@ macro_rules! pages {
 pages! { "":
     why coming_from faq
     sagas messages context failures delivery time rehearsals memory changing
-    signals several_topics commands isolation continue_as_new limits error_queue
+    signals edges several_topics commands isolation continue_as_new limits error_queue
     operations finding pause retention telemetry connections security production stability
 }
 
