@@ -27,8 +27,9 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-operate", 6_291, 4_000),
     // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
     ("Rust lines of scoop-cli", 4_331, 3_300),
-    // The search finds fields and keys. The API, and its bounds. Rates beside counts.
-    ("Rust lines of scoop-web", 4_160, 3_000),
+    // The search finds fields and keys. The API, and its bounds. Rates beside counts. Hierarchies are played, with their steps in the
+    // tree.
+    ("Rust lines of scoop-web", 4_333, 3_000),
     // Its names are in modules by subject. Those of scoop-operate depend on a feature.
     ("Rust lines of scoop-saga", 102, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
