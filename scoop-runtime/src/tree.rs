@@ -306,12 +306,9 @@ impl RunInfo {
 
     /// Its interventions before those that were left out, and after them.
     fn split_interventions(&self) -> (&[Intervention], &[Intervention]) {
-        let first = match self.interventions_left_out {
-            0 => self.interventions.len(),
-            // As many are read at each end.
-            _ => self.interventions.len() / 2,
-        };
-        self.interventions.split_at(first)
+        // As many are read at each end.
+        let parts = 1 + usize::from(self.interventions_left_out > 0);
+        self.interventions.split_at(self.interventions.len() / parts)
     }
 
     /// The children that have not ended; a [waiting](RunState::Waiting) run waits for them.
@@ -407,7 +404,7 @@ impl RunEvent {
     }
 
     /// Whether it contains information beyond the other events and the children.
-    fn has_details(&self) -> bool {
+    pub fn has_details(&self) -> bool {
         let repeats = matches!(self.role, Role::ChildrenRolledBack | Role::NothingToUndo);
         self.kind != EventKind::Suspended || !repeats || self.is_by_operator()
     }

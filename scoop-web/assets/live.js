@@ -27,7 +27,7 @@
   state.after(button);
   button.addEventListener("click", () => {
     paused = !paused;
-    button.textContent = paused ? "Go on with updates" : "Pause updates";
+    button.textContent = paused ? "Resume updates" : "Pause updates";
     button.setAttribute("aria-pressed", String(paused));
     if (!paused) refresh();
   });
@@ -61,14 +61,18 @@
     }
   };
 
+  // The script that plays a hierarchy marks the region, and says when it is done.
+  const isHeld = () => paused || document.hidden || "played" in region.dataset;
+  document.addEventListener("played", () => refresh());
+
   const refresh = async () => {
-    if (paused || document.hidden) return;
+    if (isHeld()) return;
     if (busy) { again = true; return; }
     busy = true;
     try {
       const response = await fetch(location.href, { cache: "no-store" });
       const html = await response.text();
-      if (pressed) missed = true;
+      if (pressed || isHeld()) missed = true;
       else if (response.ok) { replace(html); tell("live"); } else tell("not up to date");
     } catch { tell("not up to date"); }
     busy = false;

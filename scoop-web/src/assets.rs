@@ -1,4 +1,4 @@
-//! Style, script and icon, embedded in the program. Their names have a digest, so that browsers keep them forever.
+//! Style, scripts and icon, embedded in the program. Their names have a digest, so that browsers keep them forever.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ struct Asset {
     text: &'static str,
 }
 
-const ASSETS: [Asset; 3] = [
+const ASSETS: [Asset; 4] = [
     Asset { kind: "css", content_type: "text/css; charset=utf-8", text: include_str!("../assets/style.css") },
     Asset {
         kind: "js",
@@ -24,9 +24,14 @@ const ASSETS: [Asset; 3] = [
         text: include_str!("../assets/live.js"),
     },
     Asset { kind: "svg", content_type: "image/svg+xml", text: include_str!("../assets/icon.svg") },
+    Asset {
+        kind: "js",
+        content_type: "text/javascript; charset=utf-8",
+        text: include_str!("../assets/play.js"),
+    },
 ];
 
-static NAMES: LazyLock<[String; 3]> = LazyLock::new(|| {
+static NAMES: LazyLock<[String; 4]> = LazyLock::new(|| {
     ASSETS.each_ref().map(|asset| format!("{}.{}", &hex(&Sha256::digest(asset.text))[..12], asset.kind))
 });
 
@@ -43,6 +48,11 @@ pub(crate) fn script() -> String {
 /// The name of the icon.
 pub(crate) fn icon() -> String {
     NAMES[2].clone()
+}
+
+/// The name of the script that plays a hierarchy.
+pub(crate) fn player() -> String {
+    NAMES[3].clone()
 }
 
 /// Serves an asset.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use scoop_core::{Escaped, EventKind, Failure, Frame, SignalKey};
+use scoop_core::{Escaped, EventKind, Frame, SignalKey};
 
 use super::{
     CancellationRequest, PASSED, Role, RunEvent, RunInfo, RunState, Tree, UnhandledMessage, WaitEnd,
@@ -272,7 +272,7 @@ fn lasted(duration: Option<Duration>) -> String {
 }
 
 impl RunEvent {
-    /// The [summary](Failure::summary) of the failure that it records; of that of a rollback, the summary of the failed
+    /// The [summary](crate::Failure::summary) of the failure that it records; of that of a rollback, the summary of the failed
     /// compensation.
     pub fn failure_in_words(&self) -> Option<String> {
         let failure = self.failure.as_ref()?;
@@ -331,6 +331,10 @@ impl RunEvent {
     }
 
     /// The event, without time and worker.
+    pub fn in_words(&self) -> impl fmt::Display + use<'_> {
+        fmt::from_fn(|f| self.write_what(f))
+    }
+
     fn write_what(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Role::Passed, false, Some(subject)) = (self.role, self.is_by_operator(), self.subject()) {
             return write!(f, "passed {}, nothing to undo", Escaped(subject));
@@ -359,17 +363,13 @@ impl RunEvent {
             (self.kind, &self.failure)
         {
             write!(f, ": {}", self.failure_in_words().unwrap_or_default())?;
-            write_location(f, failure)?;
+            // A failure of the protocol, such as that of children, has no place in the code.
+            if let Some(Frame { file_name, line_number, .. }) = failure.stack_trace.first() {
+                write!(f, ", at {}:{line_number}", Escaped(file_name))?;
+            }
         }
         self.unreadable.as_ref().map_or(Ok(()), |why| write!(f, " (unreadable: {})", Escaped(why)))
     }
-}
-
-/// The place in the code at which a failure was raised. A failure of the protocol, such as that of children, has none.
-fn write_location(f: &mut fmt::Formatter<'_>, failure: &Failure) -> fmt::Result {
-    failure.stack_trace.first().map_or(Ok(()), |Frame { file_name, line_number, .. }| {
-        write!(f, ", at {}:{line_number}", Escaped(file_name))
-    })
 }
 
 impl fmt::Display for RunEvent {

@@ -8,17 +8,7 @@ use serde::Serialize;
 
 use super::{PASSED, Role, RunEvent, RunInfo, RunState, Tree, json};
 
-/// The word of the event with which the wait for a signal begins.
-const AWAITS: &str = "began to await a signal";
-
 const WAIT_AFTER: &str = "wait after";
-
-/// The name of the bar in place of those that are not known.
-const LEFT_OUT: &str = "events are left out";
-/// The name of the bar in place of interventions that are not known.
-const DECISIONS_LEFT_OUT: &str = "interventions are left out";
-
-const DECISION: &str = "operator:";
 
 /// What a run spends a span of time with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,7 +74,8 @@ pub struct Bar<'a> {
 }
 
 impl Tree {
-    /// The bars of all runs: each run before its steps, waits, compensations and interventions, then its children.
+    /// The bars of all runs: each run, then its steps, waits, compensations, interventions and children in the order in which they
+    /// begin. So a child comes after the step that launched it, since a run waits for its children.
     ///
     /// A run that has not begun has no bar, nor has one that [cannot be read](Self::unreadable). Where events or
     /// interventions were [left out](RunInfo::events_left_out), a bar of the kind [`BarKind::Gap`] stands for them. A wait that
@@ -101,11 +92,26 @@ impl Tree {
     /// # }
     /// ```
     pub fn timeline(&self) -> Vec<Bar<'_>> {
-        self.runs().into_iter().flat_map(RunInfo::timeline).collect()
+        let mut bars = vec![];
+        self.roots().iter().for_each(|root| root.add_bars(&mut bars));
+        bars
     }
 }
 
 impl RunInfo {
+    /// Adds the bars of this run and of its descendants.
+    fn add_bars<'a>(&'a self, bars: &mut Vec<Bar<'a>>) {
+        let mut children = self.children.iter().peekable();
+        for (nth, bar) in self.timeline().into_iter().enumerate() {
+            let is_earlier = |child: &&RunInfo| nth > 0 && child.began_at().is_some_and(|at| at < bar.from);
+            while let Some(child) = children.next_if(is_earlier) {
+                child.add_bars(bars);
+            }
+            bars.push(bar);
+        }
+        children.for_each(|child| child.add_bars(bars));
+    }
+
     /// The bars of this run, without those of its children: its own, then those of its steps, waits, compensations and
     /// interventions, in the order in which they begin. At one time, interventions come first.
     pub fn timeline(&self) -> Vec<Bar<'_>> {
@@ -120,12 +126,12 @@ impl RunInfo {
             has_gap |= event.follows_gap;
             let (Some(at), name) = (event.at, event.subject().unwrap_or_default()) else { continue };
             if std::mem::take(&mut has_gap) {
-                bars.push(bar(BarKind::Gap, "", LEFT_OUT, before_gap, Some(at)));
+                bars.push(bar(BarKind::Gap, "", "events are left out", before_gap, Some(at)));
                 was_awaiting = false;
             }
             before_gap = at;
             let before = event.duration.and_then(|duration| at.checked_sub(duration)).unwrap_or(at);
-            let (after_signal, begins_to_await) = (was_awaiting, event.word() == AWAITS);
+            let (after_signal, begins_to_await) = (was_awaiting, event.word() == "began to await a signal");
             was_awaiting = begins_to_await;
             if begins_to_await {
                 let after = &self.events[nth + 1..];
@@ -153,7 +159,7 @@ impl RunInfo {
             }
         }
         if let Some(last) = self.events.last()
-            && self.waits()
+            && matches!(self.state, RunState::Waiting | RunState::Sleeping | RunState::AwaitingSignal)
             && last.waited.is_none()
             && !was_awaiting
             && let Some(at) = last.waits_from()
@@ -162,20 +168,14 @@ impl RunInfo {
         }
         if let (first, [next, ..]) = self.split_interventions() {
             let since = first.last().map_or(next.at, |it| it.at);
-            bars.push(bar(BarKind::Gap, "", DECISIONS_LEFT_OUT, since, Some(next.at)));
+            bars.push(bar(BarKind::Gap, "", "interventions are left out", since, Some(next.at)));
         }
-        let interventions = self.interventions.iter();
-        bars.extend(
-            interventions.map(|it| bar(BarKind::Intervention, DECISION, &*it.kind, it.at, Some(it.at))),
-        );
+        for it in &self.interventions {
+            bars.push(bar(BarKind::Intervention, "operator:", &*it.kind, it.at, Some(it.at)));
+        }
         // What follows from an intervention may begin at its time.
         bars[1..].sort_by_key(|bar| (bar.from, bar.kind != BarKind::Intervention));
         bars
-    }
-
-    /// Whether it waits between two steps.
-    fn waits(&self) -> bool {
-        matches!(self.state, RunState::Waiting | RunState::Sleeping | RunState::AwaitingSignal)
     }
 }
 
@@ -183,9 +183,7 @@ impl RunEvent {
     /// Whether the time before the event was spent with code of its step.
     fn is_work(&self) -> bool {
         // The first part of the rollback of a step only asks its children to roll back.
-        let is_code =
-            !matches!(self.word(), "undoing children" | "nothing to undo" | PASSED | "began to wait");
-        is_code
+        !matches!(self.word(), "undoing children" | "nothing to undo" | PASSED | "began to wait")
             && !self.is_by_operator()
             && matches!(self.kind, EventKind::Suspended | EventKind::RollingBack | EventKind::RollbackFailed)
     }

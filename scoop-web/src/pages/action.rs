@@ -92,11 +92,11 @@ impl Action {
                  that it launched."
             }
             Self::Retry => {
-                "The failed compensation is executed again; if it succeeds, the rollback goes on. A stuck run is retried \
+                "The failed compensation is executed again; if it succeeds, the rollback continues. A stuck run is retried \
                  with the programs that live now."
             }
             Self::Skip => {
-                "The failed compensation is left out: its effects stay, and the rollback goes on after it. Failed runs below \
+                "The failed compensation is left out: its effects stay, and the rollback continues after it. Failed runs below \
                  keep their failed rollbacks, and stay in the list."
             }
             Self::Resolve => {
@@ -108,7 +108,7 @@ impl Action {
                  A second time answers with the hierarchy of the first."
             }
             Self::Signal => {
-                "All runs that await the same signal with the same key get the payload, and go on. Nothing checks that they \
+                "All runs that await the same signal with the same key get the payload, and continue. Nothing checks that they \
                  can read it."
             }
         }

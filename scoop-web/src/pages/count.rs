@@ -24,6 +24,14 @@ impl Count {
     pub(super) fn or_more_if(self, is_cut: bool) -> Self {
         Self { is_capped: self.is_capped || is_cut, ..self }
     }
+
+    /// How many of the last hour that are in a second.
+    pub(super) fn per_second(self) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let rate = self.runs as f64 / 3_600.0;
+        let more = if self.is_capped { "+" } else { "" };
+        if self.runs > 0 && rate < 0.01 { "< 0.01/s".into() } else { format!("{rate:.2}{more}/s") }
+    }
 }
 
 impl Sum for Count {

@@ -12,8 +12,9 @@ use scoop_runtime::{Handle, HierarchyId, Outcome, ReadTree, RunInfo, RunPhase, R
 use uuid::Uuid;
 
 use super::action::{Action, Notice};
+use super::play::{Branch, Moments, branches};
 use super::search::path_of;
-use super::timeline::{BarRow, bars, level};
+use super::timeline::{BarRow, Scale, bars, level};
 use super::{Base, Fields, Frame, id_of, page, query_of};
 use crate::access::redirect;
 use crate::fault::Fault;
@@ -42,16 +43,29 @@ struct HierarchyPage {
     relaunches: Vec<(&'static str, Uuid)>,
     actions: Vec<Action>,
     notice: Option<Notice>,
-    runs: Vec<Node>,
+    runs: usize,
+    rows: Vec<Row>,
     bars: Vec<BarRow>,
-    span: Option<String>,
+    scale: Option<Scale>,
+    moments: Option<Moments>,
     left_out: Option<LeftOut>,
+}
+
+/// A row of the tree.
+struct Row {
+    level: usize,
+    of: RowOf,
+}
+
+enum RowOf {
+    Run(Node),
+    /// A step, above the runs that it launched.
+    Step(String),
 }
 
 /// A run in the tree.
 struct Node {
     id: Uuid,
-    level: usize,
     handler: String,
     topic: String,
     phase: Phase,
@@ -143,7 +157,8 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
     let topic = tree.roots().first().map(|run| line(&run.topic));
     let unhandled = || tree.unhandled().first().map(|message| line(&message.topic));
     let topic = topic.or_else(unhandled).unwrap_or_default();
-    let (bars, span) = bars(&tree, now);
+    let (bars, scale) = bars(&tree, now);
+    let branches = branches(&tree);
     Ok(HierarchyPage {
         frame: Frame::new(web, base, "Runs", format!("Hierarchy {topic}")),
         id,
@@ -155,9 +170,11 @@ async fn read_hierarchy(web: &Web, base: &Base, id: Uuid, fields: &Fields) -> Re
         relaunches: relaunches(&tree),
         actions,
         notice: Notice::of(fields),
-        runs: runs.iter().map(|run| node(run, now)).collect(),
+        runs: runs.len(),
+        rows: branches.iter().map(|branch| row(branch, now)).collect(),
         bars,
-        span,
+        moments: scale.as_ref().map(|scale| Moments::of(&branches, scale)),
+        scale,
         left_out,
     })
 }
@@ -192,6 +209,11 @@ fn relaunches(tree: &Tree) -> Vec<(&'static str, Uuid)> {
     of.into_iter().chain(others).collect()
 }
 
+fn row(branch: &Branch<'_>, now: SystemTime) -> Row {
+    let of = branch.step().map_or_else(|| RowOf::Run(node(branch.run, now)), |step| RowOf::Step(line(step)));
+    Row { level: level(branch.run), of }
+}
+
 fn node(run: &RunInfo, now: SystemTime) -> Node {
     // The text of the state has its reason; a state without one is its name.
     let (name, text) = (run.state.phase(), run.state.to_string());
@@ -203,7 +225,6 @@ fn node(run: &RunInfo, now: SystemTime) -> Node {
     };
     Node {
         id: run.id().uuid(),
-        level: level(run),
         handler: line(&run.handler),
         topic: line(&run.topic),
         phase: Phase(name),
@@ -215,6 +236,6 @@ fn node(run: &RunInfo, now: SystemTime) -> Node {
 
 impl HierarchyPage {
     fn count(&self) -> String {
-        counted(self.runs.len(), "run", "runs")
+        counted(self.runs, "run", "runs")
     }
 }

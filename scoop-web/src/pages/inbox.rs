@@ -110,7 +110,7 @@ fn failed_entry(
 ) -> Entry {
     let note = match it.failed_below[..] {
         [] => "",
-        _ => "When the failed runs below it are settled, it goes on, or needs a decision of its own:",
+        _ => "When the failed runs below it are settled, it continues, or needs a decision of its own:",
     };
     Entry {
         id: it.id().uuid(),

@@ -67,7 +67,7 @@ impl ResultPage {
     }
 
     fn fate(&self) -> &'static str {
-        if self.action == Action::Retry { "go on" } else { "are launched again" }
+        if self.action == Action::Retry { "continue" } else { "are launched again" }
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod inbox;
 pub(crate) mod many;
 pub(crate) mod overview;
 pub(crate) mod pause;
+mod play;
 mod requester;
 pub(crate) mod run;
 pub(crate) mod runs;

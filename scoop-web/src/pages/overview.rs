@@ -87,7 +87,7 @@ struct LeftOut {
 struct Tile {
     name: &'static str,
     figure: String,
-    note: &'static str,
+    note: String,
     tone: &'static str,
     href: String,
     spark: Option<Spark>,
@@ -97,14 +97,16 @@ struct Tile {
 struct Row {
     handler: String,
     href: String,
-    median: String,
-    slow: String,
+    p50: String,
+    p99: String,
     cells: Vec<Cell>,
 }
 
 struct Cell {
     column: &'static str,
     count: Count,
+    /// Of the counts of a time.
+    rate: Option<String>,
     href: String,
     is_bad: bool,
 }
@@ -213,7 +215,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "unfinished",
             figure: unfinished.to_string(),
-            note: "runs",
+            note: "runs".into(),
             tone: "plain",
             href: runs(&all_unfinished),
             spark: None,
@@ -221,7 +223,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "launched",
             figure: per_second(|span| span.launched),
-            note: "messages, of the last 5 minutes",
+            note: "messages, of the last 5 minutes".into(),
             tone: "plain",
             href: format!("{base}/runs"),
             spark: spark("messages launched", |span| span.launched),
@@ -229,7 +231,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "stuck",
             figure: stuck.to_string(),
-            note: "runs that no program continues",
+            note: "runs that no program continues".into(),
             tone: bad_if(stuck.runs > 0),
             href: runs(&[RunPhase::Stuck]),
             spark: None,
@@ -237,15 +239,15 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "committed",
             figure: per_second(|span| span.committed),
-            note: "runs, of the last 5 minutes",
+            note: "runs, of the last 5 minutes".into(),
             tone: "plain",
             href: runs(&[RunPhase::Committed]),
             spark: spark("runs committed", |span| span.committed),
         },
         Tile {
-            name: "took",
+            name: "duration",
             figure: durations.as_ref().map_or_else(|| "–".into(), |all| humane(all.percentile(50))),
-            note: "half of the latest committed runs, or less",
+            note: "p50 of the latest committed runs".into(),
             tone: "plain",
             href: "#sagas".into(),
             spark: None,
@@ -253,7 +255,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "rolled back",
             figure: rolled_back.to_string(),
-            note: "runs in the last hour",
+            note: format!("runs in the last hour, {}", rolled_back.per_second()),
             tone: "plain",
             href: runs(&[RunPhase::RolledBack]),
             spark: spark("runs failed", |span| span.failed),
@@ -261,7 +263,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "failed rollbacks",
             figure: failed.to_string(),
-            note: "an operator has to decide",
+            note: "an operator has to decide".into(),
             tone: bad_if(failed.runs > 0),
             href: runs(&[RunPhase::RollbackFailed]),
             spark: None,
@@ -269,7 +271,7 @@ fn tiles(counts: &RunCounts, activity: &Activity, alive: usize, base: &str) -> V
         Tile {
             name: "workers",
             figure: alive.to_string(),
-            note: "alive",
+            note: "alive".into(),
             tone: bad_if(alive == 0),
             href: "#workers".into(),
             spark: None,
@@ -340,11 +342,13 @@ fn rows(counts: &RunCounts, activity: &Activity, base: &str, shown: usize) -> (V
             let is_bad = count.runs > 0 && phases.iter().any(|phase| BAD.contains(phase));
             let filters = [("handler", handler)].into_iter().chain(filters_of(phases));
             let href = format!("{base}/runs{}", query(filters));
-            Cell { column, count, href, is_bad }
+            let is_of_hour = phases.iter().any(|phase| ENDS.contains(phase));
+            let rate = is_of_hour.then(|| count.per_second());
+            Cell { column, count, rate, href, is_bad }
         });
         let href = format!("{base}/runs{}", query([("handler", handler)]));
-        let (median, slow) = (percentile(handler, 50), percentile(handler, 99));
-        Row { handler: line(handler), href, median, slow, cells: cells.collect() }
+        let (p50, p99) = (percentile(handler, 50), percentile(handler, 99));
+        Row { handler: line(handler), href, p50, p99, cells: cells.collect() }
     });
     (rows.collect(), sagas)
 }

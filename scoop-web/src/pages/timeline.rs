@@ -1,10 +1,11 @@
 //! The time line of a hierarchy, on a scale of time: a bar for each run, step, wait and compensation, and a mark for each
 //! intervention.
 
-use std::time::SystemTime;
+use std::fmt;
+use std::time::{Duration, SystemTime};
 
 use scoop_runtime::shown::{humane, utc};
-use scoop_runtime::{BarKind, RunInfo, Tree};
+use scoop_runtime::{Bar, BarKind, RunInfo, Tree};
 use uuid::Uuid;
 
 use crate::shown::line;
@@ -29,24 +30,54 @@ pub(super) struct BarRow {
     pub(super) is_open: bool,
 }
 
-/// The lines of the time line, and what its whole width means.
-pub(super) fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<String>) {
+/// What the whole width of the time line means.
+pub(super) struct Scale {
+    pub(super) begin: SystemTime,
+    total: Duration,
+}
+
+impl Scale {
+    fn of(bars: &[Bar<'_>], now: SystemTime) -> Option<Self> {
+        let begin = bars.iter().map(|bar| bar.from).min()?;
+        let last = bars.iter().map(|bar| end(bar, now)).max();
+        let total = last.and_then(|end| end.duration_since(begin).ok()).unwrap_or_default();
+        Some(Self { begin, total })
+    }
+
+    /// The part of the width before a time, in per cent.
+    pub(super) fn percent(&self, at: SystemTime) -> f64 {
+        let since = at.duration_since(self.begin).unwrap_or_default().as_secs_f64();
+        if self.total.is_zero() { 0.0 } else { (100.0 * since / self.total.as_secs_f64()).min(100.0) }
+    }
+
+    /// The distance of a time from the beginning.
+    pub(super) fn offset(&self, at: SystemTime) -> String {
+        format!("+{}", humane(at.duration_since(self.begin).unwrap_or_default()))
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, from {}", humane(self.total), utc(self.begin))
+    }
+}
+
+fn end(bar: &Bar<'_>, now: SystemTime) -> SystemTime {
+    bar.to.unwrap_or_else(|| now.max(bar.from))
+}
+
+/// The lines of the time line, and its scale, if a run has begun.
+pub(super) fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<Scale>) {
     let mut bars = tree.timeline();
     if bars.len() > BARS_MAX {
         bars.retain(|bar| bar.kind == BarKind::Run);
     }
-    let Some(begin) = bars.iter().map(|bar| bar.from).min() else { return (vec![], None) };
-    let last = bars.iter().map(|bar| bar.to.unwrap_or_else(|| now.max(bar.from))).max();
-    let total = last.and_then(|end| end.duration_since(begin).ok()).unwrap_or_default();
-    let percent = |at: SystemTime| {
-        let since = at.duration_since(begin).unwrap_or_default().as_secs_f64();
-        if total.is_zero() { 0.0 } else { (100.0 * since / total.as_secs_f64()).min(100.0) }
-    };
+    let Some(scale) = Scale::of(&bars, now) else { return (vec![], None) };
     let rows = bars.iter().map(|bar| {
-        let end = bar.to.unwrap_or_else(|| now.max(bar.from));
+        let end = end(bar, now);
         // Also the shortest bar is visible, and that at the very end.
-        let width = (percent(end) - percent(bar.from)).max(0.6);
-        let x = percent(bar.from).min(100.0 - width);
+        let width = (scale.percent(end) - scale.percent(bar.from)).max(0.6);
+        let x = scale.percent(bar.from).min(100.0 - width);
         let name = line(bar.name);
         BarRow {
             run: bar.run.id().uuid(),
@@ -57,15 +88,14 @@ pub(super) fn bars(tree: &Tree, now: SystemTime) -> (Vec<BarRow>, Option<String>
                 _ if name.is_empty() => bar.kind.name().into(),
                 words => format!("{words} {name}"),
             },
-            from: format!("+{}", humane(bar.from.duration_since(begin).unwrap_or_default())),
+            from: scale.offset(bar.from),
             duration: humane(end.duration_since(bar.from).unwrap_or_default()),
             x: format!("{x:.2}%"),
             width: format!("{width:.2}%"),
             is_open: bar.to.is_none(),
         }
     });
-    let span = format!("{}, from {}", humane(total), utc(begin));
-    (rows.collect(), Some(span))
+    (rows.collect(), Some(scale))
 }
 
 /// The number of levels by which a run is indented.

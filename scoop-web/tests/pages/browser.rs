@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdout, Command};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The environment variable with the folder to which the images of the guide are written, from the root of the repository.
-const IMAGES: &str = "SCOOP_IMAGES";
+pub(crate) const IMAGES: &str = "SCOOP_IMAGES";
 
 /// What a page and the image of it have in common: the style, by the digest in its name, and the texts that are the same in each
 /// run of the test. Counts and times are left out.

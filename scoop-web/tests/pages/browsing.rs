@@ -454,14 +454,14 @@ async fn list_is_filtered_and_searched_by_clicks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn paused_updates_go_on_by_a_click() {
+async fn paused_updates_are_resumed_by_a_click() {
     let site = Site::open(Window::Desktop, Colors::Light).await;
     let Site { shop, browser, .. } = &site;
     let order = shop.shipped(1).await;
     site.goto(&format!("hierarchies/{}", order.id())).await;
     browser.until("return document.getElementById('live-state').textContent === 'live'").await;
     browser.click("#live-state + button").await;
-    browser.shows("#live-state + button", "Go on with updates").await;
+    browser.shows("#live-state + button", "Resume updates").await;
     shop.scoop.signal(Collected {}, "parcel 0").await.unwrap();
     order.wait().await.unwrap();
     // Another stream of the same changes: the page hears of them, too.
@@ -493,7 +493,9 @@ async fn thousand_children_are_shown_in_wide_and_narrow_windows() {
         let browser = &site.browser;
         site.goto(&format!("hierarchies/{}", order.id())).await;
         browser.click("#left-out a").await;
-        browser.until("return document.querySelectorAll('table.tree tbody tr').length === 1000").await;
+        browser
+            .until("return document.querySelectorAll('table.tree tbody tr:not(.step)').length === 1000")
+            .await;
         browser.until("return document.querySelectorAll('table.timeline tbody tr').length === 1000").await;
         assert_eq!(browser.value(width).await, json!(true), "{window:?}");
         site.goto(&format!("runs/{run}")).await;

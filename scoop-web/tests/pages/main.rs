@@ -15,6 +15,8 @@ mod hostile_texts;
 mod many;
 mod overview;
 mod pause;
+mod picture;
+mod play;
 mod run;
 mod runs;
 mod schedules;

@@ -40,7 +40,7 @@ async fn three_of_four_are_selected_and_retried_at_once() {
     shop.scoop.operate().failures().resolve(runs[0].parse::<uuid::Uuid>().unwrap(), "by hand").await.unwrap();
     browser.enter("#name", "Ada Lovelace").await;
     browser.click("form.card button.primary").await;
-    browser.shows("p[role=status]", "2 of 3 runs go on.").await;
+    browser.shows("p[role=status]", "2 of 3 runs continue.").await;
     // The newest one is the first.
     browser.shows("tr:nth-child(1) .phase.good", "done").await;
     browser.shows("tr:nth-child(2) .phase.good", "done").await;
@@ -106,7 +106,7 @@ async fn selection_is_limited_and_each_run_is_retried_once() {
     let fields: Vec<_> = [("form", page.form()), ("name", "Ada")].into_iter().chain(runs).collect();
     let got = shop.post("/retry", &fields).await;
     assert_eq!(got.status, StatusCode::OK);
-    got.has("2 of 3 runs go on.").has("<span class=\"phase bad\">failed</span>");
+    got.has("2 of 3 runs continue.").has("<span class=\"phase bad\">failed</span>");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,6 +50,29 @@ async fn failed_rollback_is_counted_in_the_overview_until_it_is_settled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn empty_pages_say_what_would_be_there_and_name_a_command() {
+    let shop = Shop::open().await;
+    for (path, what, command) in [
+        ("/", "The runs of each saga would be here", "cargo run --example checkout -- --serve"),
+        ("/", "One that is rolled back would be here", "scoop cancel ID --reason TEXT"),
+        ("/runs", "The runs of a message would be here", "scoop launch TOPIC JSON"),
+        ("/failures", "Failures would be here", "cargo run --example checkout -- --serve"),
+        (
+            "/inbox",
+            "A run whose compensation failed would be here",
+            "cargo run --example checkout -- --serve",
+        ),
+        ("/inbox", "no living program can continue would be here", "cargo run --example stuck_runs"),
+        ("/error-queue", "would be here", "cargo run --example error_queue"),
+        ("/schedules", "would be here", "cargo run --example schedule"),
+        ("/entities", "Entities would be here", "cargo run --example warehouse"),
+        ("/topology", "A pause would be here", "scoop pause --saga NAME --reason TEXT"),
+    ] {
+        shop.get(path).await.has(what).has(&format!("<code>{command}</code>"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn overview_shows_rates_durations_and_charts() {
     let shop = Shop::open().await;
     shop.get("/").await.has("messages launched in each minute: 0 at most");
@@ -57,7 +80,9 @@ async fn overview_shows_rates_durations_and_charts() {
     shop.order(Plan::Fail("none left".into())).await;
     let got = shop.get("/").await;
     got.has("messages launched in each minute: ").has("<polyline points=\"0.0,23.0 ");
-    got.has("half took").has("99 % took").lacks(" style=");
+    got.has("p50 of the latest committed runs").has(">p50<").has(">p99<").lacks(" style=");
+    let of_hour = "aria-label=\"1 committed of orders\">1</a> <span class=\"minor\">&#60; 0.01/s</span>";
+    got.has(of_hour).has("runs in the last hour, &#60; 0.01/s");
     got.lacks("messages launched in each minute: 0 at most");
 }
 

@@ -20,7 +20,7 @@ impl Got {
 #[tokio::test(flavor = "multi_thread")]
 async fn schedules_show_rule_next_time_and_last_hierarchy() {
     let shop = Shop::open().await;
-    shop.get("/schedules").await.has("No saga runs by itself.");
+    shop.get("/schedules").await.has("No schedules.");
     let shop = Shop::with_all_sagas().await;
     let got = shop.get("/schedules").await;
     got.has("report").has("every 1 h 30 min").has(">in 1 h ").lacks("no program runs");
@@ -46,7 +46,7 @@ async fn schedules_have_pages() {
     let last = shop.get("/schedules?topic=a+%26+b&handler=saga+09999").await;
     last.has_rows("Saga", 2).has("saga 10000").has(">report</a>").lacks("rel=\"next\"");
     let beyond = shop.get("/schedules?topic=zz&handler=zz").await;
-    beyond.has("No further saga runs by itself.").has("First page");
+    beyond.has("No further schedules.").has("First page");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -215,6 +215,13 @@ fn wait_for_children_is_a_line_of_the_step_that_launched_them() {
             .to_string()
             .contains("completed reserve, after 10 ms, then children of reserve ended after 1.5 s, by")
     );
+    let bars = tree.timeline();
+    let bars: Vec<_> = bars.iter().map(|bar| format!("{} {}", bar.words, bar.name)).collect();
+    let bars: Vec<_> = bars.iter().map(|bar| bar.trim_start()).collect();
+    let (step, steps) = (["reserve", "wait after reserve"], ["rest", "wait after rest", "pay", "pay"]);
+    assert_eq!(bars[..5], [&["checkout"], &step[..], &["stock", "stock"]].concat());
+    assert_eq!(bars[5..9], steps);
+    assert_eq!(bars.last(), Some(&"undo reserve"));
 }
 
 /// The rollback of a child fails, and that of the run with it. A minute later an operator retries that of the child.
