@@ -30,7 +30,7 @@ impl Checkout {
     }
 
     async fn release(&self, _: &mut Scope<'_>, placed: &OrderPlaced, why: &Failure) -> Result<()> {
-        println!("order {} is released: {}", placed.order, why.message());
+        println!("order {} is released: {}", placed.order, why.report());
         Ok(())
     }
 
