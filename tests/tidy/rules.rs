@@ -20,8 +20,8 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-embedded", 400, 400),
     ("Rust lines of scoop-macros", 5_137, 4_200),
     // `WaitKind` came back from scoop-operate, beside the other enums with names. Fields to find runs by are written. What operators
-    // read serializes itself. The error has methods in place of its public variants. Longer names of modules, and no long file.
-    ("Rust lines of scoop-runtime", 35_409, 27_500),
+    // read serializes itself. The error has methods in place of its public variants. Longer names, and no long file.
+    ("Rust lines of scoop-runtime", 35_413, 27_500),
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
     // operators read serializes itself.
     ("Rust lines of scoop-operate", 6_290, 4_000),

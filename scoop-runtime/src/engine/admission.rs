@@ -384,8 +384,7 @@ mod tests {
 
     #[test]
     fn launch_under_way_counts_until_its_end() {
-        let (capacity, now) = (Queue::default(), Instant::now());
-        let queue = Arc::new(capacity);
+        let (queue, now) = (Arc::new(Queue::default()), Instant::now());
         assert_eq!(count(&mut lock(&queue.capacity), 40, 60, now), Taken::Yes);
         let admitted = Admitted(vec![(queue.clone(), 60)]);
         assert_eq!(count(&mut lock(&queue.capacity), 40, 1, now), Taken::Full);

@@ -116,11 +116,11 @@ pub(crate) fn is_stale(error: &dyn DatabaseError) -> bool {
 
 /// Whether user code failed because of the database or the engine: by this error or one in its chain of sources.
 /// Without a transaction of the engine, errors of sqlx come from databases of the user and do not count.
-pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, extent: RolledBack) -> bool {
+pub(crate) fn is_of_infrastructure(error: &scoop_core::Error, rolled_back: RolledBack) -> bool {
     let is = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<RuntimeError>().is_some_and(RuntimeError::is_transient)
-            || matches!(extent, RolledBack::Transaction { .. }) && is_transient_cause(cause)
-            || extent == RolledBack::Transaction { is_fresh: false } && is_stale_cause(cause)
+            || matches!(rolled_back, RolledBack::Transaction { .. }) && is_transient_cause(cause)
+            || rolled_back == RolledBack::Transaction { is_fresh: false } && is_stale_cause(cause)
     };
     error.is_infrastructure() || error.chain().take(CHAIN_MAX).any(is)
 }

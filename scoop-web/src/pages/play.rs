@@ -155,6 +155,6 @@ fn of_run(row: usize, branch: &Branch<'_>, steps: &HashMap<(Uuid, usize), usize>
         }
     }
     let decisions = run.interventions.iter();
-    moments.extend(decisions.map(|finished| moment(finished.at, finished, vec![(row, "")], false)));
+    moments.extend(decisions.map(|it| moment(it.at, it, vec![(row, "")], false)));
     moments
 }

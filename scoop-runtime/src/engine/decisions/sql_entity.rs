@@ -195,8 +195,8 @@ async fn decide_in_transaction(
             {
                 opened.close_in_the_end();
             }
-            let extent = roll_back(opened.take()).await;
-            one.classify(error, extent)
+            let rolled_back = roll_back(opened.take()).await;
+            one.classify(error, rolled_back)
         }
     };
     Err((outcomes, error))
@@ -326,20 +326,20 @@ impl Deciding<'_> {
         }
     }
 
-    fn classify(self, broken: Broken, extent: RolledBack) -> Refused {
+    fn classify(self, broken: Broken, rolled_back: RolledBack) -> Refused {
         match broken {
-            Broken::Refused(Refused::Failed(_)) if extent == RolledBack::LostConnection => {
+            Broken::Refused(Refused::Failed(_)) if rolled_back == RolledBack::LostConnection => {
                 self.again("the connection was lost")
             }
             Broken::Refused(refused) => refused,
-            Broken::Code(function, error) => self.failure_of(function, error, extent),
+            Broken::Code(function, error) => self.failure_of(function, error, rolled_back),
             Broken::Statement(error) => match Unhandled::find_in(&error) {
                 Some(_) if self.several => Refused::Split,
                 Some(unhandled) => Refused::Unhandled(unhandled.clone()),
-                None if extent == RolledBack::LostConnection || is_transient_within_step(&error) => {
+                None if rolled_back == RolledBack::LostConnection || is_transient_within_step(&error) => {
                     self.again(&error.to_string())
                 }
-                None if extent == (RolledBack::Transaction { is_fresh: false })
+                None if rolled_back == (RolledBack::Transaction { is_fresh: false })
                     && error.as_database_error().is_some_and(is_stale) =>
                 {
                     self.again(&error.to_string())
@@ -350,14 +350,15 @@ impl Deciding<'_> {
     }
 
     /// The consequence of an error of `function`, which is dropped.
-    fn failure_of(self, function: &str, error: Error, extent: RolledBack) -> Refused {
+    fn failure_of(self, function: &str, error: Error, rolled_back: RolledBack) -> Refused {
         let source = &self.undecided.run.source;
         let what = format!("`{function}` of {}", self.named());
         let of_error = || panic_boundary::named(format!("`Display` or `source` of the error of {what}"));
         let again = panic_boundary::run(source, || {
             let is_contended = error.chain().take(CHAIN_MAX).any(is_contended);
-            let again =
-                extent == RolledBack::LostConnection || is_contended || is_of_infrastructure(&error, extent);
+            let again = rolled_back == RolledBack::LostConnection
+                || is_contended
+                || is_of_infrastructure(&error, rolled_back);
             again.then(|| Why {
                 recorded: format!("{what}: {error}"),
                 logged: telemetry::quotes_data(&error).then(|| format!("{what}: {}", telemetry::WITHHELD)),

@@ -69,9 +69,9 @@ pub(super) async fn call_and_conclude(
         Err(Failed::Error(error)) => error,
     };
     // The transaction of a failed step is rolled back before anything else happens.
-    let extent = roll_back_failed(execution, opened, &error).await;
+    let rolled_back = roll_back_failed(execution, opened, &error).await;
     let mut of_signal = None;
-    let failure = judge(execution, &format!("step `{}`", call.step()), error, extent, |error| {
+    let failure = judge(execution, &format!("step `{}`", call.step()), error, rolled_back, |error| {
         if let Some(unfit) = UnfitValue::find_in(error) {
             let why = |what: &dyn Display| format!("step `{}`: {what}", call.step());
             let why = Why { recorded: why(unfit), logged: Some(why(&unfit.what)) };
@@ -179,13 +179,14 @@ fn judge(
     execution: &Execution,
     what: &str,
     error: Error,
-    extent: RolledBack,
+    rolled_back: RolledBack,
     otherwise: impl FnOnce(&Error) -> Result<Option<Exit>, Failure>,
 ) -> Result<Failure, Exit> {
     let source = &execution.run.source;
     let of_error = || panic_boundary::named(format!("`Display` or `source` of the error of {what}"));
     let exit = panic_boundary::run(source, || {
-        let of_infrastructure = extent == RolledBack::LostConnection || is_of_infrastructure(&error, extent);
+        let of_infrastructure =
+            rolled_back == RolledBack::LostConnection || is_of_infrastructure(&error, rolled_back);
         if of_infrastructure { Ok(Some(Exit::Infrastructure(why(what, &error)))) } else { otherwise(&error) }
     });
     let exit = exit.map_err(of_error()).flatten();
@@ -304,10 +305,12 @@ async fn run_finally(
     let Err(error) = outcome else {
         return Ok((call.conclude(context, Err(failure)), opened));
     };
-    let extent = roll_back_failed(execution, opened, &error).await;
+    let rolled_back = roll_back_failed(execution, opened, &error).await;
     // If the database failed, the failure of the step is not recorded yet: both run again.
     let of_cleanup =
-        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, extent, |_| Ok(None))?;
+        judge(execution, &format!("cleaning up after step `{}`", call.step()), error, rolled_back, |_| {
+            Ok(None)
+        })?;
     Ok((call.conclude(context, Err(failure.caused_by([of_cleanup]))), None))
 }
 
