@@ -92,7 +92,8 @@ pub mod migration {
     pub use scoop_runtime::{Migrate, migrate, migration_files};
 }
 
-pub mod guide;
+#[cfg(doctest)]
+mod guide;
 
 /// The usual imports of a program with sagas.
 ///

@@ -1,5 +1,5 @@
-//! Snippets of the documentation compile in the program of a user: they name the facade, and the
-//! README lists each crate that they use. Each program with a `main` is run as a doc test. What pages promise has tests. The page of the conformance tests lists
+//! Snippets of the documentation compile in the program of a user: they name the facade, and the README lists each crate that they
+//! use. Each program with a `main` is run as a doc test. What pages promise has tests. The page of the conformance tests lists
 //! existing ones.
 
 use std::collections::BTreeSet;

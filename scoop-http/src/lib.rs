@@ -4,7 +4,7 @@
 //! [Stripe] and [GitHub], and launches a message with the id of the delivery as its unique key. [`Signer`] signs what a step sends, by
 //! Standard Webhooks. [`CloudEvent`] is a message in the format of [CloudEvents] 1.0.
 //!
-//! The [guide](https://docs.rs/scoop-saga/latest/scoop/guide/edges/index.html) has a page about them.
+//! The [guide](https://docs.rs/crate/scoop-saga/latest/source/docs/edges.md) has a page about them.
 //!
 //! [Standard Webhooks]: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 //! [Stripe]: https://docs.stripe.com/webhooks#verify-manually

@@ -34,7 +34,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-http", 550, 500),
     // Its names are in modules by subject. Those of scoop-operate depend on a feature. The guide shows the programs of the
     // comparison from their files.
-    ("Rust lines of scoop-saga", 111, 100),
+    ("Rust lines of scoop-saga", 105, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
     // The tables of fields to find runs by, and the lists that follow them.

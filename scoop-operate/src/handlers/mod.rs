@@ -299,7 +299,7 @@ impl Handlers {
     }
 
     /// The queues of the sagas with a limit of their queue (`#[saga(queue = ..)]`), by the names of the sagas. The
-    /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes such limits;
+    /// [guide](https://docs.rs/crate/scoop-saga/latest/source/docs/limits.md) describes such limits;
     /// [`RegisteredHandler::limits`] has all limits of a saga.
     ///
     /// The call counts the waiting runs, for each queue up to its limit.

@@ -66,7 +66,7 @@ impl Pauses {
     ///
     /// The call returns when all living workers have acknowledged the pause: from then on no step begins. Steps in progress
     /// come to their ends and are recorded; [`SetPause::drain`] waits for these, too. Launches, cancellations, signals and the
-    /// other handlers go on. The guide has a page about [pauses](https://docs.rs/scoop-saga/latest/scoop/guide/pause/index.html).
+    /// other handlers go on. The guide has a page about [pauses](https://docs.rs/crate/scoop-saga/latest/source/docs/pause.md).
     ///
     /// A pause of the same target is replaced, and is in force since its beginning. Pauses of different targets are
     /// independent: a run goes on when all that cover it have ended.

@@ -27,7 +27,7 @@ pub struct Retention {
 impl Retention {
     /// The finished hierarchies that programs could not delete when their time was over, the one that is tried again first at the
     /// beginning. Await it. The guide has a page about
-    /// [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
+    /// [retention](https://docs.rs/crate/scoop-saga/latest/source/docs/retention.md).
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl Retention {
     /// A hierarchy is deleted as a whole, in one transaction. One is kept if a run of it is unfinished, stuck or failed, or if it
     /// is still needed:
     /// [`RetainedHierarchies`](scoop_runtime::RetainedHierarchies) has the reasons. Other processes can run sagas, launch and request anything meanwhile. The
-    /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
+    /// guide has a page about [retention](https://docs.rs/crate/scoop-saga/latest/source/docs/retention.md).
     ///
     /// A deleted hierarchy is as if it had never been: [`Scoop::find`](scoop_runtime::Scoop::find) returns [`RuntimeError::is_not_found`](scoop_runtime::RuntimeError::is_not_found), and a
     /// launch with its [unique](scoop_runtime::Launch::unique) key starts a new one, unless [the key is

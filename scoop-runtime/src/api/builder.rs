@@ -75,7 +75,7 @@ impl Builder {
     ///
     /// The times count for hierarchies that begin with a message to a saga of this program. If sagas of several programs
     /// handle it, the longest time counts. For messages without a handler the times of the program that deletes count. The
-    /// guide has a page about [retention](https://docs.rs/scoop-saga/latest/scoop/guide/retention/index.html).
+    /// guide has a page about [retention](https://docs.rs/crate/scoop-saga/latest/source/docs/retention.md).
     ///
     /// ```no_run
     /// # extern crate scoop_runtime as scoop;

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 /// The limits of a saga: `#[saga(concurrency = .., serial, rate(..), queue = ..)]`. The
-/// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes them.
+/// [guide](https://docs.rs/crate/scoop-saga/latest/source/docs/limits.md) describes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

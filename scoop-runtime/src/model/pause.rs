@@ -66,7 +66,7 @@ impl PauseTarget {
         Self::Topic(topic.into())
     }
 
-    /// A saga of this name. The name may be a former one ([`#[saga(was = ..)]`](https://docs.rs/scoop-saga/latest/scoop/guide/changing/index.html)).
+    /// A saga of this name. The name may be a former one ([`#[saga(was = ..)]`](https://docs.rs/crate/scoop-saga/latest/source/docs/changing.md)).
     pub fn handler(name: impl Into<String>) -> Self {
         Self::Handler(name.into())
     }

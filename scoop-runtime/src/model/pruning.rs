@@ -83,7 +83,7 @@ pub struct RetainedHierarchies {
     /// Another transaction held a lock.
     pub busy: u64,
     /// The database refuses its deletion, for example because of a foreign key of a table of yours. The event
-    /// [`undeletable`](https://docs.rs/scoop-saga/latest/scoop/guide/reference/telemetry/index.html) has the first error. In a
+    /// [`undeletable`](https://docs.rs/crate/scoop-saga/latest/source/docs/reference/telemetry.md) has the first error. In a
     /// dry run, these are the `operate().retention().undeletable` ones: the last attempt of a program failed,
     /// and a call that deletes tries them again.
     pub refused: u64,

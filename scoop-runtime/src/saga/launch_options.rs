@@ -257,7 +257,7 @@ macro_rules! capacity_option {
         /// If the queue of a saga with `#[saga(queue = ..)]` is full, waits for room: until the launch is admitted, and for at
         /// most this time. Without this, the launch is refused at once. While it waits, nothing is stored; it looks again after
         /// delays that grow to half a second, and holds no connection. The
-        /// [guide](https://docs.rs/scoop-saga/latest/scoop/guide/limits/index.html) describes such limits.
+        /// [guide](https://docs.rs/crate/scoop-saga/latest/source/docs/limits.md) describes such limits.
         ///
         /// A launch in a transaction of the caller does not wait, since that would keep the transaction open.
         ///
