@@ -32,8 +32,7 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-web", 4_333, 3_000),
     // Webhooks of three senders, signed callbacks, CloudEvents.
     ("Rust lines of scoop-http", 550, 500),
-    // Its names are in modules by subject. Those of scoop-operate depend on a feature. The guide shows the programs of the
-    // comparison from their files.
+    // Its names are in modules by subject. Those of scoop-operate depend on a feature.
     ("Rust lines of scoop-saga", 105, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),
     ("Rust lines of scoop-store-contract", 1_708, 1_700),
