@@ -1,6 +1,6 @@
--- Makes finished runs from the rows that the one real saga in the tables left, as many as the setting
--- bench.copies says. One run ended every 2.5 seconds, the newest just now; unless the settings bench.spacing and
--- bench.age have other times. Of the events only the first and the last are made if bench.events is 'ends'. Their ids are of version 7 and of that time, like real ones.
+-- Makes finished runs from the rows that the one real saga in the tables left, as many as the setting bench.copies says. One run
+-- ended every 2.5 seconds, the newest just now; unless the settings bench.spacing and bench.age have other times. Of the events
+-- only the first and the last are made if bench.events is 'ends'. Their ids are of version 7 and of that time, like real ones.
 
 -- A superuser can skip the check of each foreign key.
 SELECT set_config('session_replication_role', 'replica', false) FROM pg_roles WHERE rolname = current_user AND rolsuper;
