@@ -25,8 +25,9 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     // What moves here from scoop-runtime: the requests of operators, which need only PostgreSQL, and an error of their own. What
     // operators read serializes itself.
     ("Rust lines of scoop-operate", 6_290, 4_000),
-    // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees.
-    ("Rust lines of scoop-cli", 4_331, 3_300),
+    // The calls of scoop-operate have longer paths than those of one large type. `--where` of lists, counts and trees. The doctor says
+    // how to begin where no program has started.
+    ("Rust lines of scoop-cli", 4_346, 3_300),
     // The search finds fields and keys. The API, and its bounds. Rates beside counts. Hierarchies are played, with their steps in the
     // tree.
     ("Rust lines of scoop-web", 4_333, 3_000),

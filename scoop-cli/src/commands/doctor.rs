@@ -135,7 +135,11 @@ pub(crate) async fn check(connection: &Connection, output: Output, args: DoctorA
 /// Why the tables are not those of this version.
 fn of_setup(mistake: &SetupError) -> Finding {
     let advice = match mistake {
-        SetupError::NoTables { .. } | SetupError::SchemaTooOld { .. } => {
+        SetupError::NoTables { .. } => Some(Advice::with_command(
+            "a program with sagas makes them when it starts; to make them before:",
+            "scoop migrate",
+        )),
+        SetupError::SchemaTooOld { .. } => {
             Some(Advice::with_command("make the tables those of this version:", "scoop migrate"))
         }
         SetupError::SchemaTooNew { .. } => Some("update this program".into()),
@@ -167,7 +171,7 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
         shown.into_iter().try_for_each(|finding| output.record(finding))?;
     } else {
         let mut rows = Rows::new(&["LEVEL", "CHECK", "FINDING"]);
-        let mut has_commands = false;
+        let mut needs_options = false;
         for Finding { level, check, text, advice } in shown {
             let (word, tone) = match level {
                 Level::Good => ("good", Tone::Good),
@@ -178,8 +182,8 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
             let mut finding = Escaped(&shortened(text)).to_string();
             if let Some(Advice { text, commands }) = advice {
                 finding += &format!("\n-> {}", Escaped(text));
-                has_commands |= !commands.is_empty();
                 for command in commands {
+                    needs_options |= command.starts_with("scoop ");
                     // A command that is wrapped cannot be copied.
                     finding += &format!("\n{}", rows.whole_line(Escaped(command)));
                 }
@@ -189,7 +193,7 @@ fn write(output: Output, mut findings: Vec<Finding>, verbose: bool) -> Result<Ex
         if !rows.is_empty() {
             output.table(rows)?;
         }
-        if has_commands {
+        if needs_options {
             output.remark_options();
         }
         output.remark(format_args!(
@@ -216,9 +220,10 @@ mod tests {
             applied_at: std::time::UNIX_EPOCH,
             known: "2c3d".into(),
         };
+        let make = "a program with sagas makes them when it starts; to make them before: scoop migrate";
         let migrate = "make the tables those of this version: scoop migrate";
         for (mistake, advice) in [
-            (SetupError::NoTables { what: "schema `scoop`".into() }, Some(migrate)),
+            (SetupError::NoTables { what: "schema `scoop`".into() }, Some(make)),
             (SetupError::SchemaTooOld { schema: schema(), found: 1, known: 3 }, Some(migrate)),
             (SetupError::SchemaTooNew { schema: schema(), found: 4, known: 3 }, Some("update this program")),
             (differs, None),

@@ -600,7 +600,11 @@ async fn tables_are_made_on_request() {
     shop.run(&[&["migrate", "--dry-run"], &other[..]].concat()).await.shows(expect![[r#"
         would make the tables in schema `other`
     "#]]);
-    assert_eq!(shop.run(&[&["doctor", "--json"], &other[..]].concat()).await.code, 4);
+    let doctor = shop.run(&[&["doctor", "--json"], &other[..]].concat()).await;
+    assert_eq!(doctor.code, 4);
+    let advice = doctor.field("advice");
+    let makes = "a program with sagas makes them when it starts; to make them before: scoop migrate";
+    assert!(advice.iter().any(|advice| advice == makes), "{advice:?}");
     shop.run(&[&["migrate"], &other[..]].concat()).await.shows(expect![[r#"
         exit 2
         2> error: this changes something, and no terminal is there for a question: add --yes, or --dry-run to see what would be done
@@ -611,6 +615,13 @@ async fn tables_are_made_on_request() {
     shop.run(&[&["runs"], &other[..]].concat()).await.shows(expect![[r#"
         2> no such runs
     "#]]);
+    let doctor = shop.run(&[&["doctor"], &other[..]].concat()).await;
+    let lines: Vec<_> = doctor.stdout.lines().skip_while(|line| !line.contains(" workers ")).collect();
+    assert!(
+        lines[0].starts_with("note ") && lines[0].ends_with("no program with sagas has started here yet")
+    );
+    assert!(lines[1].trim().starts_with("-> start one, or make one from the template"), "{lines:?}");
+    assert_eq!(lines[2], "    cargo generate --path template --name parcels --destination ..");
     let sql = ran(program(&["migrate", "--sql", "--schema", "other"]), &mut vec![]).await;
     assert!(
         sql.stdout.starts_with("-- 0001_tables.sql\n") && sql.stdout.contains("\"other\".run"),

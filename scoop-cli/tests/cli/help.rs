@@ -65,3 +65,25 @@ async fn manual_has_a_page_for_each_command() {
     std::fs::remove_dir_all(&dir).unwrap();
     assert!(explain.contains("what would end that"), "{explain}");
 }
+
+/// In the page about the command line.
+#[tokio::test]
+async fn documented_lines_install_completions_and_manual() {
+    let page = include_str!("../../../docs/reference/command_line.md");
+    let block = page.split("```").find(|block| block.contains("\nscoop completions ")).unwrap();
+    let lines = block.strip_prefix("text\n").unwrap();
+    let loads = ". ~/.local/share/bash-completion/completions/scoop; complete -p scoop";
+    let home = std::env::temp_dir().join(format!("scoop-home-{}", std::process::id()));
+    std::fs::create_dir_all(&home).unwrap();
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_scoop")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut shell = tokio::process::Command::new("bash");
+    shell.args(["-euc", &format!("{lines}{loads}")]).env("HOME", &home).env("PATH", path);
+    let ran = ran(shell, &mut vec![]).await;
+    let sizes =
+        [".config/fish/completions/scoop.fish", ".zfunc/_scoop", ".local/share/man/man1/scoop-doctor.1"]
+            .map(|file| std::fs::metadata(home.join(file)).map_or(0, |file| file.len()));
+    std::fs::remove_dir_all(&home).unwrap();
+    assert!(ran.code == 0 && ran.stdout.contains("-F _scoop scoop"), "{ran:?}");
+    assert!(sizes.iter().all(|size| *size > 500), "{sizes:?}");
+}

@@ -53,8 +53,20 @@ pub(super) async fn rights(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
 
 /// Dead workers, handlers without a living one, living ones whose saga is retired, and different definitions of a saga.
 pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
-    let (workers, handlers) =
-        (scoop.operate().handlers().workers().await?, scoop.operate().handlers().list().await?);
+    let operate = scoop.operate();
+    let (workers, handlers) = (operate.handlers().workers().await?, operate.handlers().list().await?);
+    let former = operate.handlers().former().await?;
+    if workers.is_empty() && handlers.is_empty() && former.is_empty() {
+        return Ok(vec![Finding::bad(
+            Level::Note,
+            NO_WORKER,
+            "no program with sagas has started here yet",
+            Advice::with_command(
+                "start one, or make one from the template, in a clone of the repository of Scoop:",
+                "cargo generate --path template --name parcels --destination ..",
+            ),
+        )]);
+    }
     let mut findings = vec![];
     let (living, dead): (Vec<_>, Vec<_>) = workers.iter().partition(|worker| worker.is_alive);
     // What follows from it is no finding of its own: no saga has a living program, and dead workers are taken over by none.
@@ -104,7 +116,6 @@ pub(super) async fn workers(scoop: &Scoop) -> Result<Vec<Finding>, Fault> {
             Advice::with_command("all are listed by:", "scoop topology"),
         ));
     }
-    let former = scoop.operate().handlers().former().await?;
     let retired: Vec<_> = former.iter().filter(|it| served.contains(&(&*it.topic, &*it.handler))).collect();
     for retired in retired.iter().take(ITEMS_MAX as usize) {
         let (topic, handler) = (&retired.topic, &retired.handler);
