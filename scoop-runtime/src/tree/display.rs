@@ -272,7 +272,7 @@ fn lasted(duration: Option<Duration>) -> String {
 }
 
 impl RunEvent {
-    /// The [summary](crate::Failure::summary) of the failure that it records; of that of a rollback, the summary of the failed
+    /// The [summary](scoop_core::Failure::summary) of the failure that it records; of that of a rollback, the summary of the failed
     /// compensation.
     pub fn failure_in_words(&self) -> Option<String> {
         let failure = self.failure.as_ref()?;
