@@ -41,7 +41,7 @@ def build(site, api):
         subprocess.run(["mdbook", "build", "--dest-dir", site, folder], check=True)
         for page in source.rglob("*.md"):
             shutil.copy(page, site / page.relative_to(source))
-    shutil.copytree(api, site / "api")
+    shutil.copytree(api, site / "api", ignore=shutil.ignore_patterns("*.json"))
     (site / "llms.txt").write_text(index())
     for page in site.rglob("*.html"):
         page.write_text(with_links_of_the_site(page.read_text(), "../" * (len(page.relative_to(site).parts) - 1)))
