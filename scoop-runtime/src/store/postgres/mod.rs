@@ -1,4 +1,4 @@
-//! The store on PostgreSQL: the only place with SQL, one function per statement.
+//! The store on PostgreSQL: all SQL of the engine, one function per statement.
 
 mod application_name;
 mod begun_steps;
