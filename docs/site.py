@@ -100,7 +100,9 @@ def broken_links(site):
 
 if __name__ == "__main__":
     site, api = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-    shutil.rmtree(site, ignore_errors=True)
+    if site.exists():
+        (site / "llms.txt").stat()  # Another folder stays as it is.
+        shutil.rmtree(site)
     build(site, api)
     count, broken = broken_links(site)
     print(f"{count} links, {len(broken)} broken", *broken, sep="\n")

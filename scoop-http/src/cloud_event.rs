@@ -179,6 +179,10 @@ impl CloudEvent {
                 return Err(refused(name, "it is empty"));
             }
         }
+        // With one, the unique key would not show where it ends.
+        if self.source.contains(' ') {
+            return Err(refused("source", "a reference by URI has no space"));
+        }
         for (name, value) in &self.attributes {
             let is_name = name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit());
             if !is_name || FIELDS.contains(&&**name) || value.is_array() || value.is_object() {

@@ -11,7 +11,7 @@ use sha2::Sha256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadSecret {
-    /// It has no bytes, such as that of an empty variable of the environment: anyone could sign.
+    /// It has nothing but spaces or a prefix, such as that of an empty variable of the environment: anyone could sign.
     #[error("the secret is empty")]
     Empty,
     /// A secret of Standard Webhooks is `whsec_` and base64.
@@ -33,7 +33,7 @@ impl fmt::Debug for Key {
 
 impl Key {
     pub(crate) fn from_bytes(secret: &[u8]) -> Result<Self, BadSecret> {
-        if secret.is_empty() {
+        if secret.strip_prefix(b"whsec_").unwrap_or(secret).trim_ascii().is_empty() {
             return Err(BadSecret::Empty);
         }
         Ok(Self(Hmac::new_from_slice(secret).expect("HMAC takes a key of any length")))

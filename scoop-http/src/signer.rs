@@ -32,7 +32,7 @@ use crate::verifier::unix_seconds;
 ///
 /// struct Callbacks {
 ///     signer: Signer,
-///     client: reqwest::Client,
+///     client: reqwest::Client, // with `redirect(Policy::none())`: a redirect would lose the body
 /// }
 ///
 /// #[saga]

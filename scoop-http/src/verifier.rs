@@ -102,7 +102,7 @@ impl Verifier {
     }
 
     /// Names the source in [unique keys](Delivery::unique_key), instead of `standard`, `stripe` or `github`. Give each sender a name of
-    /// its own if several launch messages of one topic, so that none can use the ids of another.
+    /// its own if several launch messages of one topic, so that none can use the ids of another. The id after it has no space.
     pub fn source(mut self, name: impl Into<String>) -> Self {
         self.source = name.into();
         self
@@ -124,13 +124,17 @@ impl Verifier {
     ///
     /// # Errors
     ///
-    /// Status 401 if a header is missing or the signature or time is wrong; 400 if a body of Stripe has no `id`.
+    /// Status 401 if a header is missing or the signature or time is wrong; 400 if a body of Stripe has no `id`, or an id has a space
+    /// or, in Standard Webhooks, a full stop.
     pub fn verify(&self, headers: &HeaderMap, body: Bytes) -> Result<Delivery, Refusal> {
         let (id, kind) = match self.scheme {
             Scheme::Standard => self.verify_standard(headers, &body)?,
             Scheme::Stripe => self.verify_stripe(headers, &body)?,
             Scheme::GitHub => self.verify_github(headers, &body)?,
         };
+        if id.contains(' ') {
+            return Err(Refusal::invalid("the id of the delivery has a space"));
+        }
         let unique_key = format!("{} {id}", self.source);
         Ok(Delivery { id, unique_key, kind, headers: headers.clone(), body })
     }
@@ -143,6 +147,9 @@ impl Verifier {
         let signatures = signatures.filter_map(|it| BASE64.decode(it).ok());
         self.check_signature(SIGNATURE, &[id, ".", timestamp, "."], body, signatures)?;
         self.check_time(TIMESTAMP, timestamp)?;
+        if id.contains('.') {
+            return Err(Refusal::invalid("header `webhook-id`: the signature does not show where it ends"));
+        }
         let head: Head = decode_slice(body).unwrap_or_default();
         Ok((id.to_owned(), head.kind.as_str().unwrap_or_default().to_owned()))
     }

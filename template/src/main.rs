@@ -19,7 +19,10 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(20);
 async fn place(State(scoop): State<Scoop>, Path((order, city)): Path<(u32, String)>) -> (StatusCode, String) {
     match scoop.launch(OrderPlaced { order, city }).await {
         Ok(placed) => (StatusCode::ACCEPTED, placed.id().to_string()),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        Err(error) => {
+            tracing::error!(%error, "an order was not placed");
+            (StatusCode::SERVICE_UNAVAILABLE, "try again later".into())
+        }
     }
 }
 
@@ -32,7 +35,8 @@ async fn main() -> Result<()> {
     let pool = PgPoolOptions::new().max_connections(10).connect(&database).await?;
     let scoop = Scoop::builder().postgres(pool).start().await?;
 
-    let listener = TcpListener::bind("0.0.0.0:8080").await?;
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".into());
+    let listener = TcpListener::bind(address).await?;
     let page = scoop_web::Options::new();
     println!("http://localhost:8080/sagas?token={}", page.token().unwrap_or_default());
     let service = Router::new()

@@ -30,9 +30,9 @@ pub(crate) const BUDGETS: &[(&str, usize, usize)] = &[
     ("Rust lines of scoop-cli", 4_346, 3_300),
     // The search finds fields and keys. The API, and its bounds. Rates beside counts. Hierarchies are played, with their steps in the
     // tree.
-    ("Rust lines of scoop-web", 4_333, 3_000),
-    // Webhooks of three senders, signed callbacks, CloudEvents.
-    ("Rust lines of scoop-http", 550, 500),
+    ("Rust lines of scoop-web", 4_336, 3_000),
+    // Webhooks of three senders, signed callbacks, CloudEvents. What would make unique keys ambiguous is refused.
+    ("Rust lines of scoop-http", 559, 500),
     // Its names are in modules by subject. Those of scoop-operate depend on a feature.
     ("Rust lines of scoop-saga", 105, 100),
     ("Rust lines of scoop-audit", 1_926, 1_700),

@@ -6,8 +6,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse as _, Response};
-use axum::routing::post;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::{get, post};
 use scoop::Outcome;
 use scoop::prelude::*;
 use scoop_http::{BadSecret, Signer, delivered};
@@ -43,7 +43,8 @@ impl Callbacks {
 #[tokio::test(flavor = "multi_thread")]
 async fn callback_that_is_refused_is_repeated_with_its_id() {
     let db = Database::new().await;
-    let callbacks = Callbacks { signer: Signer::standard(SECRET).unwrap(), client: reqwest::Client::new() };
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let callbacks = Callbacks { signer: Signer::standard(SECRET).unwrap(), client };
     let program = db.scoop().only::<Callbacks>().only::<Receiver>().provide(callbacks);
     let scoop = program.start().await.unwrap();
 
@@ -52,13 +53,15 @@ async fn callback_that_is_refused_is_repeated_with_its_id() {
     let receive = async move |request: Request<Body>| -> Response {
         noted.add(request.headers()["webhook-id"].to_str().unwrap());
         match noted.all().len() {
-            1 => StatusCode::BAD_GATEWAY.into_response(),
+            1 => Redirect::to("/elsewhere").into_response(),
             _ => webhook.oneshot(request).await.unwrap(),
         }
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/webhook", listener.local_addr().unwrap());
-    let server = axum::serve(listener, Router::new().route("/webhook", post(receive)));
+    // Where a client that follows the redirect would get 200.
+    let routes = Router::new().route("/webhook", post(receive)).route("/elsewhere", get(async || "a page"));
+    let server = axum::serve(listener, routes);
     let server = tokio::spawn(server.into_future());
 
     let sent = scoop.launch(CallbackDue { url, order: 7 }).await.unwrap();

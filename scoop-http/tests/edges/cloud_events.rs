@@ -95,6 +95,7 @@ fn event_that_is_no_message_is_refused_with_the_attribute() {
         (json!({ "specversion": "0.3" }), "`specversion`"),
         (json!({ "id": "" }), "`id`"),
         (json!({ "source": 7 }), "`source`"),
+        (json!({ "source": "/a b" }), "`source`"),
         (json!({ "type": null }), "`type`"),
         (json!({ "datacontenttype": "application/xml" }), "`datacontenttype`"),
         (json!({ "data_base64": "AA==" }), "`data_base64`"),

@@ -140,6 +140,19 @@ fn request_of_another_time_is_refused() {
 }
 
 #[test]
+fn id_without_a_clear_end_is_refused() {
+    let [(github, by_github, _), (standard, by_standard, _), ..] = all();
+    let (status, text) = github.with("x-github-delivery", "of another").refused_by(&by_github);
+    assert_eq!((status, &*text), (StatusCode::BAD_REQUEST, "the id of the delivery has a space"));
+    // Signed with the same secret.
+    let signature = "v1,skMq59ftCduh1NQn8iiAQBY2if1JZ3OxItodswrYiTI=";
+    let request = standard.with("webhook-id", "msg.1").with("webhook-signature", signature).with_body("{}");
+    let (status, text) = request.refused_by(&by_standard);
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(text.starts_with("header `webhook-id`: "), "{text}");
+}
+
+#[test]
 fn one_of_several_secrets_is_enough() {
     let request = Recorded::read(GITHUB);
     let with = |secrets: [&str; 2]| Verifier::github(secrets[0]).unwrap().or_secret(secrets[1]).unwrap();
@@ -156,8 +169,10 @@ fn one_of_several_secrets_is_enough() {
 
 #[test]
 fn secret_is_checked_and_never_shown() {
-    assert_eq!(Verifier::github("").unwrap_err(), BadSecret::Empty);
-    assert_eq!(Verifier::stripe("").unwrap_err(), BadSecret::Empty);
+    for nothing in ["", "\n", "whsec_"] {
+        assert_eq!(Verifier::github(nothing).unwrap_err(), BadSecret::Empty);
+        assert_eq!(Verifier::stripe(nothing).unwrap_err(), BadSecret::Empty);
+    }
     assert_eq!(Verifier::standard("whsec_").unwrap_err(), BadSecret::Empty);
     assert_eq!(Verifier::standard("whsec_no base64").unwrap_err(), BadSecret::NotBase64);
     let shown = format!("{:?}", Verifier::github("It's a Secret").unwrap());

@@ -148,7 +148,10 @@ fn of_run(row: usize, branch: &Branch<'_>, steps: &HashMap<(Uuid, usize), usize>
             changes.extend(completed.remove(at).1.map(|step| (step, "undone")));
         }
         let Some(at) = event.at.filter(|_| event.has_details()) else { continue };
-        let is_of_step = event.kind == EventKind::Suspended && !is_last;
+        let is_of_step = match event.kind {
+            EventKind::Suspended => !is_last,
+            kind => kind == EventKind::Emitted,
+        };
         moments.push(moment(at, &event.in_words(), changes, is_of_step));
         if let (Some(waited), "waiting") = (event.waited, state) {
             moments.push(moment(at + waited, &"the wait is over", vec![(row, "running")], true));
