@@ -24,7 +24,8 @@ pub struct Checkout;
 impl Checkout {
     #[step(rollback = release)]
     async fn reserve(&self, scope: &mut Scope<'_>, placed: &OrderPlaced) -> Result<()> {
-        // Statements through `scope.tx().await?` commit together with the step and with this launch.
+        // Statements through `scope.tx().await?` commit together with the step and with this launch. A step with such statements
+        // has no database in memory: test it on `.embedded()`, with the feature `embedded`.
         scope.launch(BookCourier { order: placed.order, city: placed.city.clone() }).await?;
         Ok(())
     }

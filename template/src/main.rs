@@ -32,7 +32,8 @@ async fn main() -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let database = std::env::var("DATABASE_URL")
         .unwrap_or_else(|_| "postgres://postgres:postgres@localhost:5432/postgres".into());
-    let pool = PgPoolOptions::new().max_connections(10).connect(&database).await?;
+    let pool = PgPoolOptions::new().max_connections(10).connect(&database);
+    let pool = pool.await.map_err(|error| Error::msg(format!("no connection to the database of DATABASE_URL: {error}")))?;
     let scoop = Scoop::builder().postgres(pool).start().await?;
 
     let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".into());
