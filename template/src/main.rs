@@ -34,6 +34,7 @@ async fn main() -> Result<()> {
         .unwrap_or_else(|_| "postgres://postgres:postgres@localhost:5432/postgres".into());
     let pool = PgPoolOptions::new().max_connections(10).connect(&database);
     let pool = pool.await.map_err(|error| Error::msg(format!("no connection to the database of DATABASE_URL: {error}")))?;
+    // Without a server, for first steps: `.embedded()` in place of `.postgres(pool)`, with the feature `embedded`.
     let scoop = Scoop::builder().postgres(pool).start().await?;
 
     let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:8080".into());
