@@ -55,10 +55,10 @@ use crate::scenario::CHANGING_FROM;
 use crate::strategies::STRATEGIES;
 
 /// Number of seeds played by default, from 0 on.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 1_000;
 
 /// Number of seeds with changing programs played by default.
-const CHANGING_SEEDS: u64 = 600;
+const CHANGING_SEEDS: u64 = 400;
 
 /// Number of seeds of each simulation of one feature.
 const SMALL_SEEDS: u64 = 200;
