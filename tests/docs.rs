@@ -91,6 +91,22 @@ fn published_crate_says_what_a_registry_shows() {
     }
 }
 
+#[test]
+fn versions_of_the_readme_are_those_of_the_code() {
+    let (manifest, migrate) = (read("Cargo.toml"), read("scoop-runtime/src/store/postgres/migrate.rs"));
+    let after =
+        |text: &str, before: &str| text.split_once(before).map(|(_, rest)| rest.chars().take(4).collect());
+    let versions: [Option<String>; 3] = [
+        after(&manifest, "\nversion = \""),
+        after(&manifest, "\nrust-version = \""),
+        after(&migrate, "SERVER_VERSION_MIN: i32 = ").map(|version: String| version[..2].to_owned()),
+    ];
+    let [own, rust, server] = versions.map(|version| version.expect("a version"));
+    assert!(manifest.contains("unsafe_code = \"forbid\""));
+    let line = format!("Version {}, not released yet · Rust {rust} · PostgreSQL {server} · ", &own[..3]);
+    assert!(read("README.md").contains(&line), "{line}");
+}
+
 /// Tables of promises, and those of the page that says which tests show them.
 const PROMISES: [[(&str, &str); 2]; 2] = [
     [
