@@ -1,4 +1,4 @@
-//! The examples of the guide, as tests. The guide is a book: `docs/SUMMARY.md` lists its pages, `docs/site.sh` builds it.
+//! The examples of the guide, as tests. The guide is a book: `docs/SUMMARY.md` lists its pages, `docs/site.py` builds it.
 
 /// The examples of each page of a folder.
 macro_rules! pages {
