@@ -48,7 +48,8 @@ def build(site, api):
 
 
 def with_links_of_the_site(html, root):
-    """mdBook names the page of a README `index`, and that of the summary `toc`. Pages and API name each other by the addresses that they have after a release."""
+    """mdBook names the page of a README `index`, and that of the summary `toc`. Pages and API name each other by the addresses that
+    they have after a release."""
     html = re.sub(r'(href="[^":]*)README\.html', r"\1index.html", html)
     html = html.replace('href="docs/SUMMARY.html"', 'href="toc.html"')
     html = re.sub(r"https://docs\.rs/crate/scoop-saga/latest/source/([a-z_/]+)\.md", rf"{root}\1.html", html)

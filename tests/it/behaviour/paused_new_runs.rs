@@ -395,7 +395,6 @@ async fn engine_does_not_spin_on_new_runs() -> Result<()> {
     assert_eq!(begun.ends().await?, Outcome::Committed);
     let launched = scoop.launch_all((0..500).map(|nth| parcel(&nth.to_string(), 0))).await?;
     scoop.launch_all((0..50).map(|nth| letter("red", &nth.to_string()))).await?;
-    takes(1_500).await;
     comes_to_rest(&db).await;
     assert_eq!(office.parcels.notes.all(), [""; 0]);
     let drained = scoop.operate().pauses().drained(PauseTarget::Everything);
